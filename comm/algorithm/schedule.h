@@ -1,0 +1,63 @@
+// comm/algorithm/schedule.h: a collective as data.
+//
+// A schedule says what one rank does: steps over chunks, in order. It is a pure function of
+// (rank, size), produced step by step on demand, so that a ring of 2,048 ranks is never stored. One
+// executor runs it on any transport; check.h proves a family correct; cost.h prices it.
+//
+// Meaning, once for all: the buffer is cut into `chunks` equal chunks (the last ones may be shorter
+// or empty). Steps start in order, at most `window` unfinished at a time; messages between two ranks
+// match in order; a step takes effect only after earlier steps that touch the same chunk.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace motley {
+
+struct Step {
+  enum Kind : std::uint8_t {
+    kSend,        // chunks go to `peer`
+    kRecv,        // chunks are overwritten by what `peer` sends
+    kRecvReduce,  // chunks become op(chunk, what `peer` sends)
+  };
+  Kind kind = kSend;
+  int peer = 0;         // index in the group
+  int first_chunk = 0;  // chunks [first_chunk, first_chunk + chunk_count)
+  int chunk_count = 0;  // 0: an empty message, a signal
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+struct Schedule {
+  int chunks = 1;           // the buffer is cut into so many
+  int steps = 0;            // at(i) for i in [0, steps)
+  int max_step_chunks = 1;  // most chunks that one step moves
+  std::function<Step(int)> at;
+
+  // A schedule from a list of steps: for tests, and for algorithms that are short anyway.
+  static Schedule from_steps(int chunks, std::vector<Step> steps);
+};
+
+// One line per step: "send chunk 3 to 2", "recv+reduce chunks 4..7 from 0".
+std::string to_text(const Schedule& schedule);
+
+// A family of schedules, one per (rank, size). `root` matters to broadcast only.
+struct Algorithm {
+  const char* name;
+  Schedule (*make)(int rank, int size, int root);
+};
+
+Schedule direct_all_reduce(int rank, int size);
+Schedule ring_all_reduce(int rank, int size);
+Schedule halving_doubling_all_reduce(int rank, int size);
+Schedule tree_broadcast(int rank, int size, int root);
+Schedule dissemination_barrier(int rank, int size);
+
+// All families of a collective; the position is what Fingerprint::algorithm carries.
+const std::vector<Algorithm>& all_reduce_algorithms();
+const std::vector<Algorithm>& broadcast_algorithms();
+const std::vector<Algorithm>& barrier_algorithms();
+
+}  // namespace motley

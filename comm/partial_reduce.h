@@ -1,0 +1,63 @@
+// comm/partial_reduce.h: average with whoever is ready, instead of waiting for everyone.
+//
+//   PartialReducer reducer(comm, {.group_size = 2});
+//   for (std::int64_t step = 0; step < steps; ++step) {
+//     train_locally(model);
+//     reducer.average(model, step);        // in place of comm.all_reduce(model, ReduceOp::kAverage)
+//   }
+//   reducer.leave();                       // the others go on without us
+//
+// Each worker steps locally and says that it is ready; the controller puts the first `group_size`
+// workers that are ready into a group, which averages with uniform weights and goes on. Nobody waits
+// for the slowest. The mean of all models is kept; members of a group end bitwise equal; non-members
+// are untouched. A member that dies in mid-reduce costs its group a retry with the survivors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/clock.h"
+#include "comm/view.h"
+
+namespace motley {
+
+class Communicator;
+
+struct PartialOptions {
+  int group_size = 2;        // workers averaged at a time, P; fewer when fewer are left
+  Duration timeout{};        // bound on one average(), Options::timeout if zero
+};
+
+struct PartialResult {
+  std::vector<int> group;    // the ranks averaged, ascending; this rank is always in it
+  int attempts = 1;          // 1 + retries after members died
+  Duration waiting{};        // from the call until the (last) group was known
+  Duration averaging{};      // from there to the end
+  bool solo() const noexcept { return group.size() == 1; }  // nobody was left to average with
+};
+
+class PartialReducer {
+ public:
+  // `comm` must outlive the reducer and needs a controller unless it has one rank.
+  // Throws kInvalid if group_size is not in [2, comm.size()] (with one rank, it is ignored).
+  PartialReducer(Communicator& comm, const PartialOptions& options);
+  PartialReducer(PartialReducer&&) noexcept;
+  ~PartialReducer();  // leaves, if leave() was not called
+
+  // Averages data [n] in place with the group that the controller chooses. data is unchanged until
+  // the group has succeeded. Same n and dtype on every rank.
+  //   step    this worker's count of local steps, never decreasing
+  //   cost    2(P-1)/P * n elements sent, one round trip to the controller
+  //   errors  kTimeout (naming who was waited for), kMismatch, kAborted if this rank was declared dead
+  PartialResult average(View data, std::int64_t step);
+
+  // This worker makes no more steps. Idempotent; the others' groups shrink as needed.
+  void leave();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace motley

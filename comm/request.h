@@ -1,0 +1,32 @@
+// comm/request.h: completion of one asynchronous call.
+#pragma once
+
+#include <memory>
+
+namespace motley {
+
+// Move-only. Destroying an unfinished request cancels it: afterwards no buffer of the call is
+// touched, and the other ranks see a timeout or an abort, as they would if this rank had died.
+class Request {
+ public:
+  class State;  // lives in the executor
+
+  Request() noexcept;  // already finished
+  explicit Request(std::unique_ptr<State> state) noexcept;
+  Request(Request&&) noexcept;
+  Request& operator=(Request&&) noexcept;
+  ~Request();
+
+  // Returns when the call is complete. Throws what went wrong: kTimeout, kPeerLost, kMismatch,
+  // kAborted. Any thread; one at a time.
+  void wait();
+  // True once complete; makes progress, never blocks. Throws as wait() does.
+  bool test();
+  // Gives the call up. Idempotent.
+  void cancel() noexcept;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley

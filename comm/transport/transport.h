@@ -1,0 +1,101 @@
+// comm/transport/transport.h: what every way of moving bytes between ranks provides.
+//
+// Messages between two ranks that carry the same Tag::call and Tag::piece match in the order in which they
+// were posted, whatever else is under way. A send of any size completes without the matching receive
+// being posted (up to a bound per pair of ranks, after which it waits for room). Data arrives in
+// memory of the transport and is handed to the receiver there, so a call can be given up at any moment:
+// after cancel() neither the sink nor a buffer is touched again.
+//
+// One thread at a time, except wake() and report_lost(), which any thread may call.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/clock.h"
+#include "comm/dtype.h"
+#include "comm/error.h"
+#include "comm/group.h"
+#include "comm/view.h"
+
+namespace motley {
+
+struct Options;
+
+// One call of one group: the group's tag and the call's number in it.
+struct CallId {
+  GroupTag group;
+  std::uint32_t number = 0;
+  friend auto operator<=>(const CallId&, const CallId&) = default;
+};
+
+enum class CallKind : std::uint8_t { kAllReduce, kBroadcast, kBarrier };
+const char* name(CallKind kind) noexcept;
+
+// What all members of a call must agree on. Travels in every header, so disagreement costs no trip.
+struct Fingerprint {
+  std::uint64_t count = 0;
+  CallKind kind = CallKind::kBarrier;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::uint8_t algorithm = 0;  // index of the schedule family
+  std::uint32_t root = 0;
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+// Header of a message. A call is cut into pieces that run the same schedule independently.
+struct Tag {
+  CallId call;
+  std::uint32_t piece = 0;
+  Fingerprint fingerprint;
+};
+
+// Receives completions; called from Transport::poll() only, on the polling thread. May post from inside.
+class Sink {
+ public:
+  // A send's data has been taken; its buffer may be reused.
+  virtual void sent(std::uint32_t cookie) = 0;
+  // A message has arrived. `data` is valid during the call only.
+  virtual void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) = 0;
+  // The operation will not complete.
+  virtual void failed(std::uint32_t cookie, const Error& error) = 0;
+
+ protected:
+  ~Sink() = default;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  virtual const char* name() const noexcept = 0;
+  // Largest message that post_send takes.
+  virtual std::size_t max_message_bytes() const noexcept = 0;
+
+  // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
+  // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.
+  virtual bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink, std::uint32_t cookie) = 0;
+  // Expects the next message of `tag` from rank `from`. received(cookie) or failed(cookie) follows,
+  // never from inside this call.
+  virtual void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) = 0;
+
+  // Moves what can be moved without waiting. True if anything was.
+  virtual bool poll() = 0;
+  // Waits until something may have arrived, wake() was called or `until` has passed. May return early.
+  virtual void wait(TimePoint until) = 0;
+  virtual void wake() noexcept = 0;
+
+  // Forgets every operation of `sink`. `call`, which it ran, is closed: later messages of it are dropped.
+  virtual void cancel(Sink& sink, const CallId& call) noexcept = 0;
+  // Messages of controller-formed groups with an earlier tag are stale from now on: they are dropped.
+  virtual void retire_before(const GroupTag& tag) noexcept = 0;
+
+  // `peer` is dead: operations with it fail with kPeerLost and `why`, now and in future.
+  virtual void report_lost(int peer, const std::string& why) noexcept = 0;
+};
+
+}  // namespace motley
