@@ -1,0 +1,140 @@
+#include "comm/transport/matcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace motley {
+namespace {
+
+constexpr std::size_t kClosedCalls = 4096;  // how many cancelled calls are remembered
+constexpr std::size_t kSpareBuffers = 64;
+
+bool same_lane(const Tag& a, const Tag& b) noexcept {
+  return a.piece == b.piece && a.call == b.call;
+}
+
+}  // namespace
+
+void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
+  Peer& peer = peers_[from];
+  peer.receives.push_back({tag, &sink, cookie});
+  if (peer.is_lost || !peer.messages.empty()) mark_ready(from, peer);
+}
+
+void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
+  if (stale(tag.call)) return;
+  Peer& peer = peers_[from];
+  const auto same = [&](const auto& other) { return same_lane(other.tag, tag); };
+  // A message kept earlier in the same lane goes first.
+  if (peer.messages.empty() || std::none_of(peer.messages.begin(), peer.messages.end(), same)) {
+    const auto it = std::find_if(peer.receives.begin(), peer.receives.end(), same);
+    if (it != peer.receives.end()) {
+      const Receive receive = *it;
+      peer.receives.erase(it);
+      receive.sink->received(receive.cookie, tag, data);
+      return;
+    }
+  }
+  std::vector<std::byte> copy;
+  if (!spare_.empty()) {
+    copy = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  copy.assign(data.begin(), data.end());
+  peer.kept_bytes += copy.size();
+  peer.messages.push_back({tag, std::move(copy)});
+}
+
+bool Matcher::deliver() {
+  bool moved = false;
+  while (!ready_.empty()) {
+    const int rank = ready_.back();
+    ready_.pop_back();
+    Peer& peer = peers_[rank];  // references into an unordered_map stay valid
+    peer.ready = false;
+    while (deliver_one(rank, peer)) moved = true;
+  }
+  return moved;
+}
+
+// Hands over one message or fails one receive. Callbacks may post and cancel: nothing is held across.
+bool Matcher::deliver_one(int rank, Peer& peer) {
+  for (auto message = peer.messages.begin(); message != peer.messages.end(); ++message) {
+    const auto receive =
+        std::find_if(peer.receives.begin(), peer.receives.end(),
+                     [&](const Receive& r) { return same_lane(r.tag, message->tag); });
+    if (receive == peer.receives.end()) continue;
+    const Receive to = *receive;
+    Message taken = std::move(*message);
+    peer.receives.erase(receive);
+    peer.messages.erase(message);
+    peer.kept_bytes -= taken.data.size();
+    to.sink->received(to.cookie, taken.tag, taken.data);
+    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(taken.data));
+    return true;
+  }
+  if (peer.is_lost && !peer.receives.empty()) {
+    const Receive doomed = peer.receives.front();
+    peer.receives.erase(peer.receives.begin());
+    doomed.sink->failed(doomed.cookie, Error(ErrorCode::kPeerLost, peer.why, {rank}));
+    return true;
+  }
+  return false;
+}
+
+void Matcher::mark_ready(int rank, Peer& peer) {
+  if (peer.ready) return;
+  peer.ready = true;
+  ready_.push_back(rank);
+}
+
+void Matcher::cancel(Sink& sink, const CallId& call) noexcept {
+  for (auto& [rank, peer] : peers_) {
+    std::erase_if(peer.receives, [&](const Receive& r) { return r.sink == &sink; });
+    std::erase_if(peer.messages, [&](const Message& m) {
+      if (m.tag.call != call) return false;
+      peer.kept_bytes -= m.data.size();
+      return true;
+    });
+  }
+  if (call.group.from_controller()) return;  // retire_before() covers these
+  closed_.push_back(call);
+  if (closed_.size() > kClosedCalls) closed_.pop_front();
+}
+
+void Matcher::retire_before(const GroupTag& tag) noexcept {
+  retired_before_ = std::max(retired_before_, tag);
+  for (auto& [rank, peer] : peers_) {
+    std::erase_if(peer.messages, [&](const Message& m) {
+      if (!stale(m.tag.call)) return false;
+      peer.kept_bytes -= m.data.size();
+      return true;
+    });
+  }
+}
+
+void Matcher::fail_peer(int rank, const std::string& why) noexcept {
+  Peer& peer = peers_[rank];
+  if (peer.is_lost) return;
+  peer.is_lost = true;
+  peer.why = why;
+  mark_ready(rank, peer);
+}
+
+const std::string* Matcher::lost(int rank) const noexcept {
+  const auto it = peers_.find(rank);
+  return it != peers_.end() && it->second.is_lost ? &it->second.why : nullptr;
+}
+
+std::size_t Matcher::kept_bytes(int rank) const noexcept {
+  const auto it = peers_.find(rank);
+  return it == peers_.end() ? 0 : it->second.kept_bytes;
+}
+
+bool Matcher::stale(const CallId& call) const noexcept {
+  if (call.group.from_controller()) return call.group < retired_before_;
+  return std::find(closed_.begin(), closed_.end(), call) != closed_.end();
+}
+
+}  // namespace motley

@@ -1,0 +1,66 @@
+// comm/transport/matcher.h: brings arriving messages and posted receives of one rank together.
+//
+// Every transport that moves bytes owns one. Messages match receives of the same peer, call and
+// piece in order. A message that nobody has asked for yet is copied and kept; messages of closed calls
+// and stale groups are dropped. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/transport/transport.h"
+
+namespace motley {
+
+class Matcher {
+ public:
+  // A receive: handed a kept message in the next deliver(), or the next that arrived() brings.
+  void post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie);
+  // A message: handed to its receive before this returns, else copied and kept.
+  void arrived(int from, const Tag& tag, ConstBytes data);
+  // Hands over what post() matched and fails what fail_peer() doomed. True if there was anything.
+  bool deliver();
+
+  void cancel(Sink& sink, const CallId& call) noexcept;
+  void retire_before(const GroupTag& tag) noexcept;
+  // Receives from `peer`, posted now or later, fail with kPeerLost. Kept messages are still handed over.
+  void fail_peer(int peer, const std::string& why) noexcept;
+  // Why `peer` is lost; null while it lives.
+  const std::string* lost(int peer) const noexcept;
+
+  // Bytes of kept messages from `peer`: a transport may stop reading from it at some bound.
+  std::size_t kept_bytes(int peer) const noexcept;
+
+ private:
+  struct Receive {
+    Tag tag;
+    Sink* sink;
+    std::uint32_t cookie;
+  };
+  struct Message {
+    Tag tag;
+    std::vector<std::byte> data;
+  };
+  struct Peer {
+    std::vector<Receive> receives;  // in order of posting
+    std::deque<Message> messages;   // in order of arrival
+    std::size_t kept_bytes = 0;
+    bool ready = false;             // a receive here may match a kept message, or is doomed
+    bool is_lost = false;
+    std::string why;
+  };
+
+  bool stale(const CallId& call) const noexcept;
+  bool deliver_one(int rank, Peer& peer);
+  void mark_ready(int rank, Peer& peer);
+
+  std::unordered_map<int, Peer> peers_;
+  std::vector<int> ready_;
+  GroupTag retired_before_;              // of controller-formed groups
+  std::deque<CallId> closed_;            // the last cancelled calls
+  std::vector<std::vector<std::byte>> spare_;  // buffers to use again
+};
+
+}  // namespace motley
