@@ -33,11 +33,15 @@ struct CallOptions {
 class Communicator {
  public:
   // Joins the job that `options` describes: finds the other ranks through the controller and
-  // connects. Returns when all `options.size` ranks have joined. With size 1 no controller is needed.
-  // Throws kTimeout, naming the ranks still missing; kUnavailable if this build lacks the transport.
+  // connects. Returns when all `options.size` ranks have joined. With size 1 no controller is
+  // needed. Throws kTimeout, naming the ranks still missing; kUnavailable if this build lacks the
+  // transport.
   static Communicator join(const Options& options);
-  // A seat on a transport made elsewhere (threads, simulator). `transport` knows rank and size.
+  // A seat on a transport made elsewhere (threads, simulator), with or without a controller.
+  // `transport` knows rank and size. See also local.h.
   Communicator(std::unique_ptr<Transport> transport, Clock& clock, const Options& options);
+  Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<ControlClient> control,
+               Clock& clock, const Options& options);
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();  // cancels what is unfinished
@@ -58,7 +62,7 @@ class Communicator {
   [[nodiscard]] Request all_reduce(View data, ReduceOp op, const CallOptions& = {});
   // The same out of place: out [n] is overwritten, in [n] is left as it was. They must not overlap.
   [[nodiscard]] Request all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& = {});
-  // data of `root` (a rank of the communicator) is copied to all members. log2(p) rounds.
+  // data [n] of `root`, a rank of the communicator, is copied to all members. log2(p) rounds.
   [[nodiscard]] Request broadcast(View data, int root, const CallOptions& = {});
   // Completes when every member has called it. log2(p) rounds of empty messages.
   [[nodiscard]] Request barrier(const CallOptions& = {});

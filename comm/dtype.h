@@ -9,7 +9,14 @@
 namespace motley {
 
 enum class DType : std::uint8_t {
-  kFloat64, kFloat32, kFloat16, kBFloat16, kInt8, kInt16, kInt32, kInt64,
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
 };
 
 // kAverage is the sum divided by the number of ranks; integers round toward zero.
@@ -18,35 +25,56 @@ enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 
 constexpr std::size_t size_bytes(DType dtype) noexcept {
   switch (dtype) {
-    case DType::kFloat64: case DType::kInt64: return 8;
-    case DType::kFloat32: case DType::kInt32: return 4;
-    case DType::kFloat16: case DType::kBFloat16: case DType::kInt16: return 2;
-    case DType::kInt8: return 1;
+    case DType::kFloat64:
+    case DType::kInt64:
+      return 8;
+    case DType::kFloat32:
+    case DType::kInt32:
+      return 4;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kInt16:
+      return 2;
+    case DType::kInt8:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* name(DType dtype) noexcept {
   switch (dtype) {
-    case DType::kFloat64: return "float64";
-    case DType::kFloat32: return "float32";
-    case DType::kFloat16: return "float16";
-    case DType::kBFloat16: return "bfloat16";
-    case DType::kInt8: return "int8";
-    case DType::kInt16: return "int16";
-    case DType::kInt32: return "int32";
-    case DType::kInt64: return "int64";
+    case DType::kFloat64:
+      return "float64";
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kBFloat16:
+      return "bfloat16";
+    case DType::kInt8:
+      return "int8";
+    case DType::kInt16:
+      return "int16";
+    case DType::kInt32:
+      return "int32";
+    case DType::kInt64:
+      return "int64";
   }
   return "unknown";
 }
 
 constexpr const char* name(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::kSum: return "sum";
-    case ReduceOp::kProduct: return "product";
-    case ReduceOp::kMin: return "min";
-    case ReduceOp::kMax: return "max";
-    case ReduceOp::kAverage: return "average";
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kProduct:
+      return "product";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kAverage:
+      return "average";
   }
   return "unknown";
 }
@@ -59,7 +87,8 @@ struct bfloat16 {
   explicit bfloat16(float value) noexcept {
     const auto u = std::bit_cast<std::uint32_t>(value);
     const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits = static_cast<std::uint16_t>(nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    bits = static_cast<std::uint16_t>(nan ? (u >> 16) | 0x40u
+                                          : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
   explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -71,19 +100,34 @@ struct half {
   std::uint16_t bits = 0;
 
   half() = default;
-  explicit half(float value) noexcept : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) {}
-  explicit operator float() const noexcept { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  explicit half(float value) noexcept
+      : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) {}
+  explicit operator float() const noexcept {
+    return static_cast<float>(std::bit_cast<_Float16>(bits));
+  }
 };
 
 // The DType of a C++ type: `dtype_of<float> == DType::kFloat32`.
-template <class T> inline constexpr DType dtype_of = [] { static_assert(sizeof(T) == 0, "no DType for T"); return DType{}; }();
-template <> inline constexpr DType dtype_of<double> = DType::kFloat64;
-template <> inline constexpr DType dtype_of<float> = DType::kFloat32;
-template <> inline constexpr DType dtype_of<half> = DType::kFloat16;
-template <> inline constexpr DType dtype_of<bfloat16> = DType::kBFloat16;
-template <> inline constexpr DType dtype_of<std::int8_t> = DType::kInt8;
-template <> inline constexpr DType dtype_of<std::int16_t> = DType::kInt16;
-template <> inline constexpr DType dtype_of<std::int32_t> = DType::kInt32;
-template <> inline constexpr DType dtype_of<std::int64_t> = DType::kInt64;
+template <class T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no DType for T");
+  return DType{};
+}();
+template <>
+inline constexpr DType dtype_of<double> = DType::kFloat64;
+template <>
+inline constexpr DType dtype_of<float> = DType::kFloat32;
+template <>
+inline constexpr DType dtype_of<half> = DType::kFloat16;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::kBFloat16;
+template <>
+inline constexpr DType dtype_of<std::int8_t> = DType::kInt8;
+template <>
+inline constexpr DType dtype_of<std::int16_t> = DType::kInt16;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::kInt32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::kInt64;
 
 }  // namespace motley

@@ -50,7 +50,8 @@ class Error : public std::runtime_error {
   Where where_;
 };
 
-// Throws kIo with `doing`, errno's text and number: "open train.txt: No such file or directory (2)".
+// Throws kIo with `doing`, errno's text and number: "open train.txt: No such file or directory
+// (2)".
 [[noreturn]] void throw_errno(const std::string& doing,
                               Where where = {__builtin_FILE(), __builtin_LINE()});
 

@@ -10,7 +10,8 @@
 namespace motley {
 
 Group::Group(std::vector<int> ranks, GroupTag tag) : ranks_(std::move(ranks)), tag_(tag) {
-  if (ranks_.empty()) throw Error(ErrorCode::kInvalid, "group: it has no ranks. Name at least one.");
+  if (ranks_.empty())
+    throw Error(ErrorCode::kInvalid, "group: it has no ranks. Name at least one.");
   std::vector<int> sorted = ranks_;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.front() < 0) {

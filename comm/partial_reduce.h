@@ -3,14 +3,16 @@
 //   PartialReducer reducer(comm, {.group_size = 2});
 //   for (std::int64_t step = 0; step < steps; ++step) {
 //     train_locally(model);
-//     reducer.average(model, step);        // in place of comm.all_reduce(model, ReduceOp::kAverage)
+//     reducer.average(model, step);        // in place of comm.all_reduce(model,
+//     ReduceOp::kAverage)
 //   }
 //   reducer.leave();                       // the others go on without us
 //
 // Each worker steps locally and says that it is ready; the controller puts the first `group_size`
-// workers that are ready into a group, which averages with uniform weights and goes on. Nobody waits
-// for the slowest. The mean of all models is kept; members of a group end bitwise equal; non-members
-// are untouched. A member that dies in mid-reduce costs its group a retry with the survivors.
+// workers that are ready into a group, which averages with uniform weights and goes on. Nobody
+// waits for the slowest. The mean of all models is kept; members of a group end bitwise equal;
+// non-members are untouched. A member that dies in mid-reduce costs its group a retry with the
+// survivors.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +27,15 @@ namespace motley {
 class Communicator;
 
 struct PartialOptions {
-  int group_size = 2;        // workers averaged at a time, P; fewer when fewer are left
-  Duration timeout{};        // bound on one average(), Options::timeout if zero
+  int group_size = 2;  // workers averaged at a time, P; fewer when fewer are left
+  Duration timeout{};  // bound on one average(), Options::timeout if zero
 };
 
 struct PartialResult {
-  std::vector<int> group;    // the ranks averaged, ascending; this rank is always in it
-  int attempts = 1;          // 1 + retries after members died
-  Duration waiting{};        // from the call until the (last) group was known
-  Duration averaging{};      // from there to the end
+  std::vector<int> group;  // the ranks averaged, ascending; this rank is always in it
+  int attempts = 1;        // 1 + retries after members died
+  Duration waiting{};      // from the call until the (last) group was known
+  Duration averaging{};    // from there to the end
   bool solo() const noexcept { return group.size() == 1; }  // nobody was left to average with
 };
 
@@ -49,7 +51,8 @@ class PartialReducer {
   // the group has succeeded. Same n and dtype on every rank.
   //   step    this worker's count of local steps, never decreasing
   //   cost    2(P-1)/P * n elements sent, one round trip to the controller
-  //   errors  kTimeout (naming who was waited for), kMismatch, kAborted if this rank was declared dead
+  //   errors  kTimeout (naming who was waited for), kMismatch, kAborted if this rank was declared
+  //   dead
   PartialResult average(View data, std::int64_t step);
 
   // This worker makes no more steps. Idempotent; the others' groups shrink as needed.

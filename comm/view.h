@@ -31,18 +31,18 @@ struct BasicView {
   BasicView(Byte* data_, std::size_t count_, DType dtype_, Memory memory_ = Memory::kHost)
       : data(data_), count(count_), dtype(dtype_), memory(memory_) {}
   template <class T>
-    requires(std::is_const_v<Byte> || !std::is_const_v<T>)
-  BasicView(std::span<T> values)  // NOLINT: implicit on purpose
+  requires(std::is_const_v<Byte> || !std::is_const_v<T>)
+      BasicView(std::span<T> values)  // NOLINT: implicit on purpose
       : BasicView(reinterpret_cast<Byte*>(values.data()), values.size(),
                   dtype_of<std::remove_const_t<T>>) {}
   template <class T>
   BasicView(std::vector<T>& values) : BasicView(std::span<T>(values)) {}  // NOLINT
   template <class T>
-    requires std::is_const_v<Byte>
-  BasicView(const std::vector<T>& values) : BasicView(std::span<const T>(values)) {}  // NOLINT
+  requires std::is_const_v<Byte> BasicView(const std::vector<T>& values)
+      : BasicView(std::span<const T>(values)) {}  // NOLINT
   template <class Other>
-    requires(std::is_const_v<Byte> && !std::is_const_v<Other>)
-  BasicView(const BasicView<Other>& view)  // NOLINT: every View is a ConstView
+  requires(std::is_const_v<Byte> && !std::is_const_v<Other>)
+      BasicView(const BasicView<Other>& view)  // NOLINT: every View is a ConstView
       : BasicView(view.data, view.count, view.dtype, view.memory) {}
 
   std::size_t size_bytes() const noexcept { return count * motley::size_bytes(dtype); }

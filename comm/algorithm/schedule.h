@@ -5,8 +5,8 @@
 // executor runs it on any transport; check.h proves a family correct; cost.h prices it.
 //
 // Meaning, once for all: the buffer is cut into `chunks` equal chunks (the last ones may be shorter
-// or empty). Steps start in order, at most `window` unfinished at a time; messages between two ranks
-// match in order; a step takes effect only after earlier steps that touch the same chunk.
+// or empty). Steps start in order, at most `window` unfinished at a time; messages between two
+// ranks match in order; a step takes effect only after earlier steps that touch the same chunk.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,13 @@
 
 namespace motley {
 
-// What a transport needs in order to find its peers. Ranks may be processes or threads of one process.
+// What a transport needs in order to find its peers. Ranks may be processes or threads of one
+// process.
 struct TransportSetup {
   int rank = 0;
   int size = 1;
-  Store& store;        // addresses are exchanged under keys that start with `name`
-  std::string name;    // distinguishes several sets of transports in one store, e.g. "world"
+  Store& store;      // addresses are exchanged under keys that start with `name`
+  std::string name;  // distinguishes several sets of transports in one store, e.g. "world"
   Clock& clock;
   const Options& options;
   TimePoint deadline;  // until when peers are waited for; then kTimeout, naming the missing

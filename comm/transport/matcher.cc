@@ -58,7 +58,8 @@ bool Matcher::deliver() {
   return moved;
 }
 
-// Hands over one message or fails one receive. Callbacks may post and cancel: nothing is held across.
+// Hands over one message or fails one receive. Callbacks may post and cancel: nothing is held
+// across.
 bool Matcher::deliver_one(int rank, Peer& peer) {
   for (auto message = peer.messages.begin(); message != peer.messages.end(); ++message) {
     const auto receive =

@@ -1,8 +1,8 @@
 // comm/transport/matcher.h: brings arriving messages and posted receives of one rank together.
 //
 // Every transport that moves bytes owns one. Messages match receives of the same peer, call and
-// piece in order. A message that nobody has asked for yet is copied and kept; messages of closed calls
-// and stale groups are dropped. One thread.
+// piece in order. A message that nobody has asked for yet is copied and kept; messages of closed
+// calls and stale groups are dropped. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class Matcher {
 
   void cancel(Sink& sink, const CallId& call) noexcept;
   void retire_before(const GroupTag& tag) noexcept;
-  // Receives from `peer`, posted now or later, fail with kPeerLost. Kept messages are still handed over.
+  // Receives from `peer`, posted now or later, fail with kPeerLost. Kept messages are still handed
+  // over.
   void fail_peer(int peer, const std::string& why) noexcept;
   // Why `peer` is lost; null while it lives.
   const std::string* lost(int peer) const noexcept;
@@ -47,7 +48,7 @@ class Matcher {
     std::vector<Receive> receives;  // in order of posting
     std::deque<Message> messages;   // in order of arrival
     std::size_t kept_bytes = 0;
-    bool ready = false;             // a receive here may match a kept message, or is doomed
+    bool ready = false;  // a receive here may match a kept message, or is doomed
     bool is_lost = false;
     std::string why;
   };
@@ -58,8 +59,8 @@ class Matcher {
 
   std::unordered_map<int, Peer> peers_;
   std::vector<int> ready_;
-  GroupTag retired_before_;              // of controller-formed groups
-  std::deque<CallId> closed_;            // the last cancelled calls
+  GroupTag retired_before_;                    // of controller-formed groups
+  std::deque<CallId> closed_;                  // the last cancelled calls
   std::vector<std::vector<std::byte>> spare_;  // buffers to use again
 };
 

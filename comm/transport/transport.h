@@ -1,10 +1,10 @@
 // comm/transport/transport.h: what every way of moving bytes between ranks provides.
 //
-// Messages between two ranks that carry the same Tag::call and Tag::piece match in the order in which they
-// were posted, whatever else is under way. A send of any size completes without the matching receive
-// being posted (up to a bound per pair of ranks, after which it waits for room). Data arrives in
-// memory of the transport and is handed to the receiver there, so a call can be given up at any moment:
-// after cancel() neither the sink nor a buffer is touched again.
+// Messages between two ranks that carry the same Tag::call and Tag::piece match in the order in
+// which they were posted, whatever else is under way. A send of any size completes without the
+// matching receive being posted (up to a bound per pair of ranks, after which it waits for room).
+// Data arrives in memory of the transport and is handed to the receiver there, so a call can be
+// given up at any moment: after cancel() neither the sink nor a buffer is touched again.
 //
 // One thread at a time, except wake() and report_lost(), which any thread may call.
 #pragma once
@@ -43,6 +43,7 @@ struct Fingerprint {
   ReduceOp op = ReduceOp::kSum;
   std::uint8_t algorithm = 0;  // index of the schedule family
   std::uint32_t root = 0;
+  std::uint32_t pieces = 1;  // into how many the buffer is cut
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
@@ -53,7 +54,8 @@ struct Tag {
   Fingerprint fingerprint;
 };
 
-// Receives completions; called from Transport::poll() only, on the polling thread. May post from inside.
+// Receives completions; called from Transport::poll() only, on the polling thread. May post from
+// inside.
 class Sink {
  public:
   // A send's data has been taken; its buffer may be reused.
@@ -78,20 +80,25 @@ class Transport {
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.
-  virtual bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink, std::uint32_t cookie) = 0;
+  virtual bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
+                         std::uint32_t cookie) = 0;
   // Expects the next message of `tag` from rank `from`. received(cookie) or failed(cookie) follows,
   // never from inside this call.
   virtual void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) = 0;
 
   // Moves what can be moved without waiting. True if anything was.
   virtual bool poll() = 0;
-  // Waits until something may have arrived, wake() was called or `until` has passed. May return early.
+  // Waits until something may have arrived, wake() was called or `until` has passed. May return
+  // early.
   virtual void wait(TimePoint until) = 0;
+  // Ends the wait under way or, where there is none, the next one.
   virtual void wake() noexcept = 0;
 
-  // Forgets every operation of `sink`. `call`, which it ran, is closed: later messages of it are dropped.
+  // Forgets every operation of `sink`. `call`, which it ran, is closed: later messages of it are
+  // dropped.
   virtual void cancel(Sink& sink, const CallId& call) noexcept = 0;
-  // Messages of controller-formed groups with an earlier tag are stale from now on: they are dropped.
+  // Messages of controller-formed groups with an earlier tag are stale from now on: they are
+  // dropped.
   virtual void retire_before(const GroupTag& tag) noexcept = 0;
 
   // `peer` is dead: operations with it fail with kPeerLost and `why`, now and in future.

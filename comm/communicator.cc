@@ -1,0 +1,130 @@
+#include "comm/communicator.h"
+
+#include <fmt/format.h>
+
+#include "comm/executor/engine.h"
+#include "comm/transport/transport.h"
+
+namespace motley {
+namespace {
+
+// Index of the family called `name`; throws kInvalid, listing the names there are.
+int find_algorithm(CallKind kind, const std::string& wanted) {
+  std::string names;
+  const std::vector<Algorithm>& algorithms = algorithms_of(kind);
+  for (std::size_t i = 0; i < algorithms.size(); ++i) {
+    if (wanted == algorithms[i].name) return static_cast<int>(i);
+    names += fmt::format(" {}", algorithms[i].name);
+  }
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("{}: there is no algorithm '{}'. Use auto or one of:{}.", name(kind),
+                          wanted, names));
+}
+
+}  // namespace
+
+struct Communicator::Impl {
+  Impl(std::unique_ptr<Transport> transport, Clock& clock_, const Options& options_)
+      : clock(clock_),
+        options(options_),
+        world(Group::world(transport->size())),
+        engine(std::move(transport), clock_) {}
+
+  const Group& group_of(const CallOptions& call) const {
+    return call.group != nullptr ? *call.group : world;
+  }
+
+  // Checks the arguments that this rank can check alone, numbers the call and starts it.
+  Request start(Call call, const CallOptions& call_options) {
+    const Group& group = group_of(call_options);
+    const int rank = engine.transport().rank();
+    if (!group.contains(rank)) {
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("{}: rank {} is not in the group of {} ranks that it was called on.",
+                              name(call.kind), rank, group.size()));
+    }
+    const int size = engine.transport().size();
+    for (const int member : group.ranks()) {
+      if (member < size) continue;
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("{}: the group names rank {}, but there are {} ranks.",
+                              name(call.kind), member, size));
+    }
+    if (call.out.memory != Memory::kHost || call.in.memory != Memory::kHost) {
+      throw Error(
+          ErrorCode::kUnavailable,
+          fmt::format("{}: device memory is not supported in this version. Copy to host memory.",
+                      name(call.kind)));
+    }
+    const Duration timeout =
+        call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
+    call.group = &group;
+    call.number = group.next_call();
+    call.segment_bytes = options.segment_bytes;
+    call.started = clock.now();
+    call.deadline = call.started + timeout;
+    return engine.start(call);
+  }
+
+  int all_reduce_algorithm(const View& out, const Group& group) const {
+    if (options.algorithm != "auto") return find_algorithm(CallKind::kAllReduce, options.algorithm);
+    const bool small = out.size_bytes() <= static_cast<std::size_t>(group.size()) * (8 << 10);
+    return find_algorithm(CallKind::kAllReduce, small ? "direct" : "ring");
+  }
+
+  Clock& clock;
+  Options options;
+  Group world;
+  Engine engine;
+};
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, Clock& clock,
+                           const Options& options)
+    : impl_(std::make_unique<Impl>(std::move(transport), clock, options)) {}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return impl_->engine.transport().rank(); }
+int Communicator::size() const noexcept { return impl_->world.size(); }
+const Options& Communicator::options() const noexcept { return impl_->options; }
+Clock& Communicator::clock() const noexcept { return impl_->clock; }
+const Group& Communicator::world() const noexcept { return impl_->world; }
+Engine& Communicator::engine() const noexcept { return impl_->engine; }
+
+Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {
+  return all_reduce(ConstView(data), data, op, options);
+}
+
+Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& options) {
+  if (in.count != out.count || in.dtype != out.dtype) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("all_reduce: `in` has {} {} but `out` has {} {}. They must be alike.",
+                            in.count, name(in.dtype), out.count, name(out.dtype)));
+  }
+  Call call{.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op};
+  call.algorithm = impl_->all_reduce_algorithm(out, impl_->group_of(options));
+  return impl_->start(call, options);
+}
+
+Request Communicator::broadcast(View data, int root, const CallOptions& options) {
+  const int index = impl_->group_of(options).index_of(root);
+  if (index < 0) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("broadcast: root {} is not among the {} ranks of the group.", root,
+                            impl_->group_of(options).size()));
+  }
+  return impl_->start({.kind = CallKind::kBroadcast, .in = data, .out = data, .root = index},
+                      options);
+}
+
+Request Communicator::barrier(const CallOptions& options) {
+  return impl_->start({.kind = CallKind::kBarrier}, options);
+}
+
+void Communicator::report_lost(int rank, const std::string& why) noexcept {
+  impl_->engine.report_lost(rank, why);
+}
+
+}  // namespace motley

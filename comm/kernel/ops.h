@@ -1,0 +1,118 @@
+// comm/kernel/ops.h: what a reduction does to two elements, once for CPU and GPU.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "comm/dtype.h"
+
+#ifdef __CUDACC__
+#define MOTLEY_DEVICE __host__ __device__
+#else
+#define MOTLEY_DEVICE
+#endif
+
+namespace motley {
+
+// The type in which T is added and multiplied: float for the 16-bit types; unsigned for integers,
+// so that overflow wraps instead of being undefined.
+template <class T>
+struct Arithmetic {
+  using type = T;
+};
+template <>
+struct Arithmetic<half> {
+  using type = float;
+};
+template <>
+struct Arithmetic<bfloat16> {
+  using type = float;
+};
+template <class T>
+requires std::is_integral_v<T>
+struct Arithmetic<T> {
+  // At least 32 bits: products of narrower unsigned types would be promoted to signed int.
+  using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+};
+
+struct Sum {
+  template <class T>
+  MOTLEY_DEVICE T operator()(T a, T b) const {
+    using A = typename Arithmetic<T>::type;
+    return static_cast<T>(static_cast<A>(a) + static_cast<A>(b));
+  }
+};
+
+struct Product {
+  template <class T>
+  MOTLEY_DEVICE T operator()(T a, T b) const {
+    using A = typename Arithmetic<T>::type;
+    return static_cast<T>(static_cast<A>(a) * static_cast<A>(b));
+  }
+};
+
+template <class T>
+using Comparable = std::conditional_t<std::is_integral_v<T>, T, typename Arithmetic<T>::type>;
+
+// NaN wins in Min and Max: comparisons with it are false, and x != x holds for NaN alone.
+struct Min {
+  template <class T>
+  MOTLEY_DEVICE T operator()(T a, T b) const {
+    const auto x = static_cast<Comparable<T>>(a);
+    const auto y = static_cast<Comparable<T>>(b);
+    return x < y || x != x ? a : b;
+  }
+};
+
+struct Max {
+  template <class T>
+  MOTLEY_DEVICE T operator()(T a, T b) const {
+    const auto x = static_cast<Comparable<T>>(a);
+    const auto y = static_cast<Comparable<T>>(b);
+    return x > y || x != x ? a : b;
+  }
+};
+
+// Calls body.template operator()<T>() with the C++ type of `dtype`.
+template <class Body>
+void dispatch(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return body.template operator()<double>();
+    case DType::kFloat32:
+      return body.template operator()<float>();
+    case DType::kFloat16:
+      return body.template operator()<half>();
+    case DType::kBFloat16:
+      return body.template operator()<bfloat16>();
+    case DType::kInt8:
+      return body.template operator()<std::int8_t>();
+    case DType::kInt16:
+      return body.template operator()<std::int16_t>();
+    case DType::kInt32:
+      return body.template operator()<std::int32_t>();
+    case DType::kInt64:
+      return body.template operator()<std::int64_t>();
+  }
+}
+
+// Calls body.template operator()<T>(functor); kAverage reduces as a sum, divide() follows.
+template <class Body>
+void dispatch(DType dtype, ReduceOp op, Body&& body) {
+  dispatch(dtype, [&]<class T>() {
+    switch (op) {
+      case ReduceOp::kSum:
+      case ReduceOp::kAverage:
+        return body.template operator()<T>(Sum{});
+      case ReduceOp::kProduct:
+        return body.template operator()<T>(Product{});
+      case ReduceOp::kMin:
+        return body.template operator()<T>(Min{});
+      case ReduceOp::kMax:
+        return body.template operator()<T>(Max{});
+    }
+  });
+}
+
+}  // namespace motley

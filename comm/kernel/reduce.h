@@ -1,0 +1,16 @@
+// comm/kernel/reduce.h: the arithmetic of collectives, element by element.
+#pragma once
+
+#include "comm/dtype.h"
+#include "comm/view.h"
+
+namespace motley {
+
+// out[i] = op(out[i], in[i]); kAverage adds.
+//   out  [n] in host memory    in  the bytes of [n] elements of the same dtype, at any alignment
+void reduce(View out, ConstBytes in, ReduceOp op);
+
+// data[i] = data[i] / divisor: what kAverage does to the sum. Integers round toward zero.
+void divide(View data, int divisor);
+
+}  // namespace motley
