@@ -1,0 +1,262 @@
+#include "comm/control/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "comm/control/zmq_channel.h"
+#include "comm/error.h"
+
+namespace motley {
+namespace {
+
+constexpr Duration kByeTime = seconds(1);
+constexpr int kSilentLeases = 3;
+constexpr Duration kShortCall = seconds(30);  // set() and add() are answered at once, or not at all
+
+}  // namespace
+
+struct ControlClient::State {
+  State(const ClientConfig& config, TimePoint now) : core(config, now) {}
+
+  std::mutex calls[2];  // by Lane: one call at a time
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  ClientCore core;                       // guarded by mutex
+  std::vector<ClientCore::Loss> losses;  // guarded by mutex: all so far
+  std::mutex delivery;                   // one thread tells of losses at a time, in order
+  std::size_t delivered = 0;             // guarded by delivery
+  std::function<void(int, const std::string&)> on_lost;  // guarded by delivery
+};
+
+ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const ClientConfig& config,
+                             Clock& clock, TimePoint deadline)
+    : config_(config),
+      clock_(clock),
+      channel_(std::move(channel)),
+      state_(std::make_unique<State>(config, clock.now())) {
+  channel_->start(*this);
+  std::unique_lock lock(state_->mutex);
+  const auto settled = [this] { return state_->core.admitted() || state_->core.failure(); };
+  const bool in_time = state_->changed.wait_until(lock, deadline, settled);
+  const auto failure = state_->core.failure();
+  lock.unlock();
+  if (in_time && !failure) return;
+  channel_->stop();  // before the members that its thread uses go
+  const std::string who =
+      fmt::format("rank {} of {}: join at {}", config.rank, config.size, channel_->controller());
+  if (failure) throw Error(failure->code, fmt::format("{}: {}", who, failure->why));
+  throw Error(ErrorCode::kTimeout,
+              fmt::format("{}: the controller did not answer in time. Check that motley-controller "
+                          "runs there and can be reached.",
+                          who));
+}
+
+ControlClient::~ControlClient() {
+  on_lost({});
+  try {
+    call({.type = MessageType::kBye}, clock_.now() + kByeTime, "leaving the job");
+  } catch (const std::exception&) {
+    // Whoever waits for this rank learns it from the lease.
+  }
+  channel_->stop();
+}
+
+void ControlClient::set(std::string_view key, std::string_view value) {
+  if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
+    throw Error(
+        ErrorCode::kInvalid,
+        fmt::format("store: a key of {} bytes with a value of {} bytes; the limits are {} and {}.",
+                    key.size(), value.size(), kMaxKeyBytes, kMaxValueBytes));
+  }
+  call({.type = MessageType::kSet, .key = std::string(key), .value = std::string(value)},
+       clock_.now() + kShortCall, fmt::format("set \"{}\"", key));
+}
+
+std::string ControlClient::get(std::string_view key, TimePoint deadline) {
+  return call({.type = MessageType::kGet, .key = std::string(key)}, deadline,
+              fmt::format("get \"{}\"", key))
+      .value;
+}
+
+std::int64_t ControlClient::add(std::string_view key, std::int64_t amount) {
+  return call({.type = MessageType::kAdd, .number = amount, .key = std::string(key)},
+              clock_.now() + kShortCall, fmt::format("add to \"{}\"", key))
+      .number;
+}
+
+void ControlClient::on_lost(std::function<void(int, const std::string&)> lost) {
+  {
+    const std::scoped_lock lock(state_->delivery);
+    state_->on_lost = std::move(lost);
+  }
+  deliver_losses();
+}
+
+void ControlClient::watch_process(int rank, int pid) {
+  if (rank != config_.rank) channel_->watch_process(rank, pid);
+}
+
+std::vector<int> ControlClient::lost_ranks() const {
+  const std::scoped_lock lock(state_->mutex);
+  std::vector<int> ranks;
+  for (const ClientCore::Loss& loss : state_->losses) ranks.push_back(loss.rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+GroupOutcome ControlClient::ready(std::int64_t step, int group_size, TimePoint deadline) {
+  return group_call({.type = MessageType::kReady, .count = group_size, .number = step}, deadline,
+                    fmt::format("waiting for a group at step {}", step));
+}
+
+GroupOutcome ControlClient::done(const GroupTag& tag, TimePoint deadline) {
+  return group_call({.type = MessageType::kDone, .tag = tag}, deadline,
+                    fmt::format("waiting for group {} to end", tag.id & ~GroupTag::kControllerBit));
+}
+
+GroupOutcome ControlClient::fail(const GroupTag& tag, int suspect, TimePoint deadline) {
+  return group_call(
+      {.type = MessageType::kFail, .rank = suspect, .tag = tag}, deadline,
+      fmt::format("waiting for the next attempt of group {}", tag.id & ~GroupTag::kControllerBit));
+}
+
+void ControlClient::withdraw(TimePoint deadline) {
+  call({.type = MessageType::kWithdraw}, deadline, "withdrawing from its group");
+}
+
+void ControlClient::leave(TimePoint deadline) {
+  call({.type = MessageType::kLeave}, deadline, "leaving the training");
+}
+
+GroupOutcome ControlClient::group_call(Message request, TimePoint deadline,
+                                       const std::string& doing) {
+  Message reply = call(std::move(request), deadline, doing);
+  GroupOutcome outcome{.kind = GroupOutcome::kSolo, .tag = reply.tag, .members = {}};
+  if (reply.type == MessageType::kCommit) outcome.kind = GroupOutcome::kCommit;
+  if (reply.type == MessageType::kGroup) {
+    outcome.kind = GroupOutcome::kGroup;
+    outcome.members.assign(reply.ranks.begin(), reply.ranks.end());
+  }
+  return outcome;
+}
+
+void ControlClient::check_usable(TimePoint now, const std::string& doing) const {
+  const std::string who = fmt::format("rank {} of {}: {}", config_.rank, config_.size, doing);
+  if (const auto& failure = state_->core.failure()) {
+    throw Error(failure->code,
+                fmt::format("{}: the job goes on without this rank: {}.", who, failure->why),
+                {config_.rank});
+  }
+  const Duration silence = state_->core.silence(now);
+  if (silence > kSilentLeases * state_->core.lease()) {
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("{}: the controller at {} has not answered for {:.1f} s. Check that "
+                            "motley-controller runs there.",
+                            who, channel_->controller(), to_seconds(silence)));
+  }
+}
+
+Message ControlClient::call(Message request, TimePoint deadline, const std::string& doing) {
+  const Lane lane = *lane_of(request.type);
+  const std::scoped_lock one_call(state_->calls[static_cast<std::size_t>(lane)]);
+  std::unique_lock lock(state_->mutex);
+  ClientCore& core = state_->core;
+  check_usable(clock_.now(), doing);
+  core.request(std::move(request), clock_.now());
+  flush();
+  while (core.reply(lane) == nullptr) {
+    const TimePoint now = clock_.now();
+    try {
+      check_usable(now, doing);
+      if (now >= deadline) {
+        throw Error(ErrorCode::kTimeout, fmt::format("rank {} of {}: {}: no answer in time.",
+                                                     config_.rank, config_.size, doing));
+      }
+    } catch (...) {
+      core.give_up(lane);
+      throw;
+    }
+    // The control thread wakes us for every answer; the silence of the controller must be noticed,
+    // too.
+    state_->changed.wait_until(lock, std::min(deadline, now + core.lease()));
+  }
+  Message reply = *core.reply(lane);
+  lock.unlock();
+  if (reply.type == MessageType::kError) {
+    throw Error(
+        static_cast<ErrorCode>(reply.number),
+        fmt::format("rank {} of {}: {}: {}", config_.rank, config_.size, doing, reply.value));
+  }
+  return reply;
+}
+
+void ControlClient::flush() {
+  for (const Message& message : state_->core.take_output()) channel_->send(message);
+}
+
+void ControlClient::on_message(const Message& message) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->core.on_message(message, clock_.now());
+    flush();
+  }
+  state_->changed.notify_all();
+  if (message.type == MessageType::kLost) deliver_losses();
+}
+
+TimePoint ControlClient::on_time() {
+  TimePoint next;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->core.on_time(clock_.now());
+    flush();
+    next = state_->core.next_timer();
+  }
+  deliver_losses();
+  return next;
+}
+
+void ControlClient::on_exit(int rank) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->core.process_exited(rank, clock_.now());
+  flush();
+}
+
+void ControlClient::deliver_losses() {
+  const std::scoped_lock delivering(state_->delivery);
+  std::vector<ClientCore::Loss> losses;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    for (ClientCore::Loss& loss : state_->core.take_losses()) {
+      state_->losses.push_back(std::move(loss));
+    }
+    if (!state_->on_lost || state_->delivered == state_->losses.size()) return;
+    losses.assign(state_->losses.begin() + static_cast<std::ptrdiff_t>(state_->delivered),
+                  state_->losses.end());
+    state_->delivered = state_->losses.size();
+  }
+  for (const ClientCore::Loss& loss : losses) state_->on_lost(loss.rank, loss.why);
+}
+
+std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock) {
+  // The number tells this process from any other that ever held the rank.
+  std::random_device entropy;
+  const std::uint64_t incarnation = (std::uint64_t{entropy()} << 32) | entropy();
+  auto channel =
+      make_zmq_channel({.controller = options.controller,
+                        .identity = fmt::format("{}.{:016x}", options.rank, incarnation)},
+                       clock);
+  const ClientConfig config{.rank = options.rank,
+                            .size = options.size,
+                            .token = options.token,
+                            .heartbeat = options.heartbeat};
+  return std::make_unique<ControlClient>(std::move(channel), config, clock,
+                                         clock.now() + options.join_timeout);
+}
+
+}  // namespace motley

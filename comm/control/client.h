@@ -1,0 +1,104 @@
+// comm/control/client.h: one rank's connection to the controller.
+//
+//   std::unique_ptr<ControlClient> control = connect_control(options, Clock::real());
+//   control->on_lost([&](int rank, const std::string& why) { comm.report_lost(rank, why); });
+//   control->set("address/3", address);                       // rendezvous
+//   control->watch_process(2, pid_of_rank_2);                 // same host: death seen in
+//   milliseconds
+//
+// A thread of its own keeps the signs of life going, so a trainer that computes for minutes, or is
+// swapped out, is not taken for dead. The clock must be the real one; a simulator uses ClientCore.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/clock.h"
+#include "comm/control/channel.h"
+#include "comm/control/client_core.h"
+#include "comm/group.h"
+#include "comm/options.h"
+#include "comm/store.h"
+
+namespace motley {
+
+// What the controller decided on a rank that was ready.
+struct GroupOutcome {
+  enum Kind : std::uint8_t {
+    kGroup,   // average with `members` under `tag`, then say done() or fail()
+    kCommit,  // every member is done: take the average
+    kSolo,    // go on alone
+  };
+  Kind kind = kSolo;
+  GroupTag tag;
+  std::vector<int> members;  // kGroup: ascending, this rank among them
+};
+
+// Every call throws kAborted once this rank counts as dead, kPeerLost if the controller has been
+// silent for three leases, and kTimeout at its deadline. Store calls and group calls may run at the
+// same time from two threads; calls of one kind run one after another.
+class ControlClient final : public Store, private ChannelEvents {
+ public:
+  // Waits to be admitted. Throws kTimeout at `deadline`; kInvalid if refused, with the reason.
+  ControlClient(std::unique_ptr<ControlChannel> channel, const ClientConfig& config, Clock& clock,
+                TimePoint deadline);
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+  // Tells the controller that this rank ends in good order; waits at most a second for its answer.
+  ~ControlClient() override;
+
+  int rank() const noexcept { return config_.rank; }
+  int size() const noexcept { return config_.size; }
+
+  void set(std::string_view key, std::string_view value) override;
+  std::string get(std::string_view key, TimePoint deadline) override;
+  std::int64_t add(std::string_view key, std::int64_t amount) override;
+
+  // `lost` is called once for each rank that dies, on the control thread, from now on; for those
+  // dead already it is called before this returns. An empty function ends it; when that returns, no
+  // call is under way.
+  void on_lost(std::function<void(int rank, const std::string& why)> lost);
+  // Watches the process of a peer on this host. Its death is reported to all within milliseconds;
+  // if it ended in good order, nobody is told. Where the kernel cannot do it, the lease finds out.
+  void watch_process(int rank, int pid);
+  // Ranks known to be dead, ascending.
+  std::vector<int> lost_ranks() const;
+
+  // This rank has made `step` and is ready to average with group_size - 1 others. kGroup or kSolo.
+  GroupOutcome ready(std::int64_t step, int group_size, TimePoint deadline);
+  // The average of group `tag` is complete here. kCommit; or kGroup, if others failed.
+  GroupOutcome done(const GroupTag& tag, TimePoint deadline);
+  // It could not be completed; `suspect` is the rank to blame, or -1. kGroup (the next attempt) or
+  // kSolo.
+  GroupOutcome fail(const GroupTag& tag, int suspect, TimePoint deadline);
+  // Takes ready() back; whatever the controller decides, this rank has no part in it.
+  void withdraw(TimePoint deadline);
+  // This rank will not be ready again (unless it says so): the others' groups shrink as needed.
+  void leave(TimePoint deadline);
+
+ private:
+  void on_message(const Message& message) override;
+  TimePoint on_time() override;
+  void on_exit(int rank) override;
+
+  // The answer to `request`; `doing` names it in errors.
+  Message call(Message request, TimePoint deadline, const std::string& doing);
+  GroupOutcome group_call(Message request, TimePoint deadline, const std::string& doing);
+  void check_usable(TimePoint now, const std::string& doing) const;
+  void flush();  // with state_ locked
+  void deliver_losses();
+
+  ClientConfig config_;
+  Clock& clock_;
+  std::unique_ptr<ControlChannel> channel_;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Connects to options.controller as options.rank and waits until the controller has admitted it, at
+// most options.join_timeout.
+std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock);
+
+}  // namespace motley

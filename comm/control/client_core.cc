@@ -1,0 +1,141 @@
+#include "comm/control/client_core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace motley {
+namespace {
+
+// A request without an answer is repeated after so many heartbeats; a lost message costs as much.
+constexpr int kRepeatAfter = 2;
+// So many heartbeats after a process was seen to end, the controller's word is waited for no
+// longer.
+constexpr int kExitGrace = 3;
+
+}  // namespace
+
+ClientCore::ClientCore(const ClientConfig& config, TimePoint now)
+    : config_(config),
+      next_heartbeat_(now),
+      heard_(now),
+      is_lost_(static_cast<std::size_t>(config.size)) {}
+
+void ClientCore::send(Message message) {
+  message.epoch = epoch_;
+  output_.push_back(std::move(message));
+}
+
+void ClientCore::request(Message message, TimePoint now) {
+  Pending& pending = lane(*lane_of(message.type));
+  message.seq = ++pending.seq;
+  pending.reply.reset();
+  pending.request = std::move(message);
+  pending.sent = now;
+  if (admitted() && !failure_) send(*pending.request);
+}
+
+const Message* ClientCore::reply(Lane which) const {
+  const auto& reply = lanes_[static_cast<std::size_t>(which)].reply;
+  return reply ? &*reply : nullptr;
+}
+
+void ClientCore::give_up(Lane which) { lane(which).request.reset(); }
+
+void ClientCore::on_message(const Message& message, TimePoint now) {
+  if (admitted() && message.epoch != epoch_) return;
+  heard_ = now;
+  switch (message.type) {
+    case MessageType::kWelcome:
+      if (admitted()) return;
+      epoch_ = message.epoch;
+      lease_ = Duration(message.number);
+      config_.heartbeat = std::min(config_.heartbeat, lease_ / 4);
+      next_heartbeat_ = now;
+      return on_time(now);
+    case MessageType::kRefused:
+      if (!admitted()) failure_ = {static_cast<ErrorCode>(message.number), message.value};
+      return;
+    case MessageType::kFenced:
+      if (!failure_) failure_ = {ErrorCode::kAborted, message.value};
+      return;
+    case MessageType::kLost:
+      if (message.number == losses_known_) ++losses_known_;
+      return lost(message.rank, message.value);
+    case MessageType::kDeparted:
+      exited_.erase(message.rank);
+      return;
+    case MessageType::kOk:
+    case MessageType::kValue:
+    case MessageType::kGroup:
+    case MessageType::kCommit:
+    case MessageType::kSolo:
+    case MessageType::kError:
+      return answered(message);
+    default:
+      return;
+  }
+}
+
+void ClientCore::answered(const Message& message) {
+  // The answer names its lane: two lanes may wait under the same seq.
+  if (message.count != 0 && message.count != 1) return;
+  Pending& pending = lanes_[message.count];
+  if (!pending.request || pending.seq != message.seq) return;  // given up, or answered before
+  pending.request.reset();
+  pending.reply = message;
+}
+
+void ClientCore::on_time(TimePoint now) {
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + config_.heartbeat;
+  if (failure_) return;
+  if (!admitted()) {
+    return send({.type = MessageType::kHello,
+                 .rank = config_.rank,
+                 .count = config_.size,
+                 .value = config_.token});
+  }
+  send({.type = MessageType::kHeartbeat, .number = losses_known_});
+  for (Pending& pending : lanes_) {
+    if (!pending.request || now - pending.sent < kRepeatAfter * config_.heartbeat) continue;
+    pending.sent = now;
+    send(*pending.request);
+  }
+  report_exits(now);
+}
+
+void ClientCore::process_exited(int rank, TimePoint now) {
+  if (rank < 0 || rank >= config_.size || is_lost_[static_cast<std::size_t>(rank)]) return;
+  exited_.try_emplace(rank, now);
+  if (admitted()) send({.type = MessageType::kExited, .rank = rank});
+}
+
+void ClientCore::report_exits(TimePoint now) {
+  std::vector<int> overdue;
+  for (const auto& [rank, since] : exited_) {
+    if (now - since < kExitGrace * config_.heartbeat) {
+      send({.type = MessageType::kExited, .rank = rank});
+    } else {
+      overdue.push_back(rank);
+    }
+  }
+  for (const int rank : overdue) lost(rank, "its process has ended");
+}
+
+void ClientCore::lost(int rank, const std::string& why) {
+  if (rank < 0 || rank >= config_.size) return;
+  exited_.erase(rank);
+  if (is_lost_[static_cast<std::size_t>(rank)]) return;
+  is_lost_[static_cast<std::size_t>(rank)] = true;
+  losses_.push_back({rank, why});
+}
+
+std::vector<Message> ClientCore::take_output() { return std::exchange(output_, {}); }
+
+std::vector<ClientCore::Loss> ClientCore::take_losses() {
+  std::vector<Loss> taken(losses_.begin(), losses_.end());
+  losses_.clear();
+  return taken;
+}
+
+}  // namespace motley

@@ -1,0 +1,98 @@
+// comm/control/client_core.h: one rank's side of the control plane as a state machine without I/O.
+//
+// It keeps saying hello until it is admitted, gives signs of life, repeats each request until it is
+// answered, and keeps the list of ranks lost. ControlClient wraps it for threads; a simulator
+// drives it directly. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/clock.h"
+#include "comm/control/message.h"
+#include "comm/error.h"
+
+namespace motley {
+
+struct ClientConfig {
+  int rank = 0;
+  int size = 1;
+  std::string token;
+  Duration heartbeat = seconds(0.2);  // between signs of life; at most a quarter of the lease
+};
+
+class ClientCore {
+ public:
+  struct Loss {
+    int rank;
+    std::string why;
+  };
+  // Why this rank has no seat (any more).
+  struct Failure {
+    ErrorCode code;
+    std::string why;
+  };
+
+  ClientCore(const ClientConfig& config, TimePoint now);
+
+  // Sends `message` as the request of its lane and forgets the one before.
+  void request(Message message, TimePoint now);
+  // The answer to the last request of the lane; null until it is there.
+  const Message* reply(Lane lane) const;
+  // Stops repeating the request of the lane.
+  void give_up(Lane lane);
+
+  void on_message(const Message& message, TimePoint now);
+  // To be called at next_timer().
+  void on_time(TimePoint now);
+  TimePoint next_timer() const noexcept { return next_heartbeat_; }
+  // The process of `rank` was seen to end. The controller is told, which knows whether that was in
+  // good order; if it does not answer within a few heartbeats, the rank counts as lost.
+  void process_exited(int rank, TimePoint now);
+
+  std::vector<Message> take_output();
+  // Each lost rank once.
+  std::vector<Loss> take_losses();
+
+  bool admitted() const noexcept { return epoch_ != 0; }
+  const std::optional<Failure>& failure() const noexcept { return failure_; }
+  // How long the controller has not been heard.
+  Duration silence(TimePoint now) const noexcept { return now - heard_; }
+  // Of the controller; zero before it has admitted this rank.
+  Duration lease() const noexcept { return lease_; }
+
+ private:
+  struct Pending {
+    std::uint64_t seq = 0;
+    std::optional<Message> request;  // until it is answered or given up
+    std::optional<Message> reply;
+    TimePoint sent{};
+  };
+
+  Pending& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
+  void send(Message message);
+  void answered(const Message& message);
+  void lost(int rank, const std::string& why);
+  void report_exits(TimePoint now);
+
+  ClientConfig config_;
+  TimePoint next_heartbeat_;
+  TimePoint heard_;
+  std::uint32_t epoch_ = 0;
+  Duration lease_{};
+  std::optional<Failure> failure_;
+  Pending lanes_[2];  // by Lane
+
+  std::int64_t losses_known_ = 0;  // the first so many of the controller's list
+  std::vector<bool> is_lost_;
+  std::deque<Loss> losses_;          // not yet taken
+  std::map<int, TimePoint> exited_;  // by rank: since when the controller's word is awaited
+
+  std::vector<Message> output_;
+};
+
+}  // namespace motley

@@ -1,0 +1,81 @@
+// comm/control/message.h: what the ranks and the controller of a job say to each other.
+//
+// One layout for all types: a fixed header {magic, version, type, length, epoch, seq} and the same
+// fields after it, little-endian; a field that a type does not use is empty. Anything else is not
+// decoded.
+//
+// A rank asks on two lanes, the store's and the group's, one request at a time on each. It sends
+// the request again, under the same seq, until the answer with that seq arrives or its patience
+// ends; the controller keeps its last answer per lane and gives it again. So loss, repetition and
+// reordering of messages change nothing, and a request with a higher seq gives up what was asked
+// before it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/view.h"
+
+namespace motley {
+
+enum class MessageType : std::uint8_t {
+  // From a rank, outside of lanes.
+  kHello,      // rank, count: size of the job, value: its token. Answer: kWelcome or kRefused
+  kHeartbeat,  // number: losses that the sender knows of. Answer: kHeartbeat, and the others as
+               // kLost
+  kExited,     // rank: a process that is seen to have ended. Answer: kLost or kDeparted
+  // Requests on the store's lane.
+  kSet,  // key, value. Answer: kOk
+  kGet,  // key. Answer: kValue, once there is one
+  kAdd,  // key, number. Answer: kValue, number: the sum
+  kBye,  // the process ends in good order. Answer: kOk
+  // Requests on the group's lane.
+  kReady,     // number: the step, count: the group size wanted. Answer: kGroup or kSolo
+  kDone,      // tag: the average is complete here. Answer: kCommit, kGroup or kSolo
+  kFail,      // tag, rank: the suspect or -1. Answer: kCommit, kGroup or kSolo
+  kWithdraw,  // takes the last kReady back. Answer: kOk
+  kLeave,     // this rank will not be ready again. Answer: kOk
+  // From the controller. Answers to requests carry their Lane in `count`.
+  kWelcome,  // number: the lease in nanoseconds
+  kRefused,  // number: an ErrorCode, value: why
+  kOk,
+  kValue,     // value, number
+  kGroup,     // tag, ranks: average with these; the own data is as it was at kReady
+  kCommit,    // tag: all members have the average; take it
+  kSolo,      // go on alone
+  kError,     // number: an ErrorCode, value: why the request cannot be answered
+  kLost,      // rank, value: why, number: index of this loss in the order that all ranks see
+  kDeparted,  // rank: it ended in good order
+  kFenced,    // value: why the receiver counts as dead. It must not touch its group
+};
+
+struct Message {
+  MessageType type = MessageType::kOk;
+  std::uint32_t epoch = 0;  // of the controller; 0 before the welcome
+  std::uint64_t seq = 0;    // of the request; the answer carries the same
+  std::int32_t rank = -1;
+  std::int32_t count = 0;
+  std::int64_t number = 0;
+  GroupTag tag;
+  std::vector<std::int32_t> ranks;
+  std::string key;
+  std::string value;
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
+inline constexpr std::size_t kMaxValueBytes = 1 << 20;
+inline constexpr std::size_t kMaxGroupRanks = 1 << 16;
+
+enum class Lane : std::uint8_t { kStore, kGroup };
+// The lane of a request; nothing for what is not a request.
+std::optional<Lane> lane_of(MessageType type) noexcept;
+
+std::vector<std::byte> encode(const Message& message);
+// Nothing if the bytes are not exactly one well-formed message of this version.
+std::optional<Message> decode(ConstBytes bytes);
+
+}  // namespace motley

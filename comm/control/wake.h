@@ -1,0 +1,21 @@
+// comm/control/wake.h: wakes a thread that polls file descriptors.
+#pragma once
+
+namespace motley {
+
+class Wake {
+ public:
+  Wake();  // throws kIo
+  Wake(const Wake&) = delete;
+  Wake& operator=(const Wake&) = delete;
+  ~Wake();
+
+  void signal() noexcept;  // any thread
+  void clear() noexcept;
+  int fd() const noexcept { return fd_; }  // readable after signal(), until clear()
+
+ private:
+  int fd_;
+};
+
+}  // namespace motley

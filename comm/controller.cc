@@ -1,0 +1,162 @@
+#include "comm/controller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "comm/control/controller_core.h"
+#include "comm/control/wake.h"
+#include "comm/error.h"
+
+namespace motley {
+namespace {
+
+// So many messages are taken before timers and answers have their turn.
+constexpr int kBatch = 1024;
+
+}  // namespace
+
+// The thin shell: a ROUTER socket around ControllerCore, on a thread.
+struct ControllerServer::Impl {
+  Impl(const ControllerOptions& options, Clock& clock_)
+      : clock(clock_),
+        core({.size = options.size, .token = options.token, .lease = options.lease}, clock_.now()),
+        socket(context, zmq::socket_type::router) {
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::ipv6, true);
+    socket.set(zmq::sockopt::router_mandatory, true);  // else messages to nobody vanish in silence
+    socket.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
+    socket.set(zmq::sockopt::sndhwm, 0);
+    socket.set(zmq::sockopt::rcvhwm, 0);
+    std::string bind = options.bind;
+    if (bind.ends_with(":0")) bind.back() = '*';  // how ZeroMQ spells "any port"
+    try {
+      socket.bind(bind);
+    } catch (const zmq::error_t& error) {
+      throw Error(
+          error.num() == EINVAL || error.num() == EPROTONOSUPPORT ? ErrorCode::kInvalid
+                                                                  : ErrorCode::kIo,
+          fmt::format("controller: cannot listen at \"{}\": {}. Use tcp://address:port with an "
+                      "address of this host and a free port, or port 0.",
+                      options.bind, error.what()));
+    }
+    address = socket.get(zmq::sockopt::last_endpoint);
+    thread = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex);
+      stopping = true;
+    }
+    wake.signal();
+    thread.join();
+  }
+
+  void run() {
+    while (take_orders()) {
+      receive();
+      core.on_time(clock.now());
+      for (const ControllerCore::Output& output : core.take_output()) send(output);
+      wait_until(core.next_timer());
+    }
+  }
+
+  // False once the server is to stop.
+  bool take_orders() {
+    std::vector<std::pair<int, std::string>> lost;
+    {
+      const std::scoped_lock lock(mutex);
+      if (stopping) return false;
+      lost.swap(reports);
+    }
+    for (const auto& [rank, why] : lost) core.report_lost(rank, why);
+    return true;
+  }
+
+  // A message has two frames, who and what. Everything else is foreign and dropped.
+  void receive() {
+    for (int i = 0; i < kBatch; ++i) {
+      std::vector<zmq::message_t> frames;
+      if (!receive_frames(frames)) return;
+      if (frames.size() != 2) continue;
+      const auto message = decode({frames[1].data<std::byte>(), frames[1].size()});
+      if (message) core.on_message(frames[0].to_string(), *message, clock.now());
+    }
+  }
+
+  bool receive_frames(std::vector<zmq::message_t>& frames) {
+    try {
+      while (true) {
+        zmq::message_t frame;
+        if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
+        const bool more = frame.more();
+        if (frames.size() < 3) frames.push_back(std::move(frame));
+        if (!more) return true;
+      }
+    } catch (const zmq::error_t& error) {
+      if (error.num() == EINTR) return false;
+      throw;
+    }
+  }
+
+  void send(const ControllerCore::Output& output) {
+    const std::vector<std::byte> bytes = encode(output.message);
+    try {
+      const auto flags = zmq::send_flags::dontwait;
+      if (!socket.send(zmq::buffer(output.to), flags | zmq::send_flags::sndmore)) return;
+      (void)socket.send(zmq::buffer(bytes), flags);
+    } catch (const zmq::error_t& error) {
+      // Nobody there now: the rank repeats its request when it is back, or its lease runs out.
+      if (error.num() != EHOSTUNREACH && error.num() != EINTR) throw;
+    }
+  }
+
+  void wait_until(TimePoint next) {
+    std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0},
+                                          {nullptr, wake.fd(), ZMQ_POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock.now());
+    try {
+      zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;
+      return;
+    }
+    if (items[1].revents != 0) wake.clear();
+  }
+
+  Clock& clock;
+  ControllerCore core;  // of `thread`
+  zmq::context_t context{1};
+  zmq::socket_t socket;  // of `thread`
+  std::string address;
+  Wake wake;
+  std::mutex mutex;  // guards what follows
+  std::vector<std::pair<int, std::string>> reports;
+  bool stopping = false;
+  std::thread thread;
+};
+
+ControllerServer::ControllerServer(const ControllerOptions& options, Clock& clock)
+    : impl_(std::make_unique<Impl>(options, clock)) {}
+ControllerServer::ControllerServer(ControllerServer&&) noexcept = default;
+ControllerServer& ControllerServer::operator=(ControllerServer&&) noexcept = default;
+ControllerServer::~ControllerServer() = default;
+
+const std::string& ControllerServer::address() const noexcept { return impl_->address; }
+
+void ControllerServer::report_lost(int rank, const std::string& why) {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->reports.emplace_back(rank, why);
+  }
+  impl_->wake.signal();
+}
+
+}  // namespace motley
