@@ -1,0 +1,240 @@
+// The checker proves all families at every size from 1 to 64, and is itself checked: for every
+// removal, duplication and swap of steps its verdict equals that of a brute-force interpreter.
+#include "comm/algorithm/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <string>
+
+#include "test/support/brute_force.h"
+
+namespace motley {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Family {
+  CallKind kind;
+  const Algorithm* algorithm;
+};
+
+std::vector<Family> all_families() {
+  std::vector<Family> families;
+  for (const auto& a : all_reduce_algorithms()) families.push_back({CallKind::kAllReduce, &a});
+  for (const auto& a : broadcast_algorithms()) families.push_back({CallKind::kBroadcast, &a});
+  for (const auto& a : barrier_algorithms()) families.push_back({CallKind::kBarrier, &a});
+  return families;
+}
+
+// The schedules of a group, as lists that can be changed.
+struct Group {
+  CallKind kind;
+  int chunks;
+  int root;
+  std::vector<Program> programs;
+
+  Group(const Family& family, int size, int root_) : kind(family.kind), chunks(1), root(root_) {
+    for (int rank = 0; rank < size; ++rank) {
+      const Schedule schedule = family.algorithm->make(rank, size, root);
+      chunks = schedule.chunks;
+      Program& program = programs.emplace_back();
+      for (int i = 0; i < schedule.steps; ++i) program.push_back(schedule.at(i));
+    }
+  }
+  Verdict check() const {
+    std::vector<Schedule> schedules;
+    for (const Program& program : programs)
+      schedules.push_back(Schedule::from_steps(chunks, program));
+    return motley::check(kind, schedules, root);
+  }
+  bool right() const { return right_by_brute_force(kind, chunks, programs, root); }
+};
+
+std::string name_of(const ::testing::TestParamInfo<Family>& info) {
+  return std::string(info.param.algorithm->name) + "_" + name(info.param.kind);
+}
+
+class EveryFamily : public ::testing::TestWithParam<Family> {
+ protected:
+  // Compares the two verdicts on `group`, in which `program` was changed as `change` says.
+  void compare(const Group& group, const std::string& change) {
+    const Verdict verdict = group.check();
+    const bool right = group.right();
+    ++mutants_;
+    survivors_ += right ? 1 : 0;
+    if (verdict.ok() != right) {
+      ADD_FAILURE() << change << ": brute force says " << (right ? "right" : "wrong")
+                    << ", the checker '" << verdict.flaw << "'";
+    }
+  }
+
+  int mutants_ = 0;
+  int survivors_ = 0;  // changes that leave the schedules right
+};
+
+TEST_P(EveryFamily, IsProvedForSizes1To64) {
+  for (int size = 1; size <= 64; ++size) {
+    EXPECT_EQ(check(GetParam().kind, *GetParam().algorithm, size).flaw, "") << "size " << size;
+  }
+}
+
+TEST_P(EveryFamily, IsRightByBruteForce) {
+  for (int size = 1; size <= kBruteForceRanks; ++size) {
+    for (int root = 0; root < size; ++root) EXPECT_TRUE(Group(GetParam(), size, root).right());
+  }
+}
+
+TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterEachChange) {
+  for (int size = 1; size <= kBruteForceRanks; ++size) {
+    Group group(GetParam(), size, size / 2);
+    for (int rank = 0; rank < size; ++rank) {
+      Program& program = group.programs[static_cast<std::size_t>(rank)];
+      const Program whole = program;
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        const std::string where = "size " + std::to_string(size) + ", rank " +
+                                  std::to_string(rank) + ", step " + std::to_string(i);
+        program.erase(program.begin() + static_cast<std::ptrdiff_t>(i));
+        compare(group, where + " removed");
+        program = whole;
+        program.insert(program.begin() + static_cast<std::ptrdiff_t>(i), whole[i]);
+        compare(group, where + " doubled");
+        program = whole;
+        for (std::size_t j = i + 1; j < whole.size(); ++j) {
+          std::swap(program[i], program[j]);
+          compare(group, where + " swapped with step " + std::to_string(j));
+          program = whole;
+        }
+      }
+    }
+  }
+  RecordProperty("mutants", mutants_);
+  RecordProperty("survivors", survivors_);
+  EXPECT_GT(mutants_, 30);
+  EXPECT_LT(survivors_, mutants_ / 2);  // most changes break something
+}
+
+// Two to four changes of any kind at once: steps moved, their kind, peer or chunks altered.
+TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterRandomChanges) {
+  for (int seed = 0; seed < 3'000; ++seed) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+    const auto below = [&](std::size_t n) { return static_cast<int>(random() % n); };
+    const int size = 2 + below(kBruteForceRanks - 1);
+    Group group(GetParam(), size, below(static_cast<std::size_t>(size)));
+    for (int changes = 2 + below(3); changes > 0; --changes) {
+      const int rank = below(group.programs.size());
+      Program& program = group.programs[static_cast<std::size_t>(rank)];
+      if (program.empty()) continue;
+      Step& step = program[static_cast<std::size_t>(below(program.size()))];
+      switch (below(5)) {
+        case 0:
+          std::swap(step, program[static_cast<std::size_t>(below(program.size()))]);
+          break;
+        case 1:
+          step.kind = std::array{Step::kSend, Step::kRecv, Step::kRecvReduce}[random() % 3];
+          break;
+        case 2:
+          step.peer = (rank + 1 + below(static_cast<std::size_t>(size) - 1)) % size;
+          break;
+        case 3:
+          step.chunk_count = below(static_cast<std::size_t>(group.chunks - step.first_chunk) + 1);
+          break;
+        default:
+          program.erase(program.begin() + below(program.size()));
+      }
+    }
+    compare(group, "seed " + std::to_string(seed));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Check, EveryFamily, ::testing::ValuesIn(all_families()), name_of);
+
+// What is wrong is said with rank, step and chunk.
+std::string flaw_of(CallKind kind, int chunks, const std::vector<Program>& programs, int root = 0) {
+  std::vector<Schedule> schedules;
+  for (const Program& program : programs)
+    schedules.push_back(Schedule::from_steps(chunks, program));
+  return check(kind, schedules, root).flaw;
+}
+
+constexpr Step send(int peer, int chunk = 0) { return {Step::kSend, peer, chunk, 1}; }
+constexpr Step recv(int peer, int chunk = 0) { return {Step::kRecv, peer, chunk, 1}; }
+constexpr Step reduce(int peer, int chunk = 0) { return {Step::kRecvReduce, peer, chunk, 1}; }
+
+TEST(Check, NamesTheUnreceivedMessage) {
+  const std::string flaw = flaw_of(CallKind::kAllReduce, 1, {{send(1)}, {}});
+  EXPECT_THAT(flaw, HasSubstr("rank 0 of 2, step 0 (send chunk 0 to 1)"));
+  EXPECT_THAT(flaw, HasSubstr("rank 1, which has finished"));
+}
+
+TEST(Check, NamesTheRanksThatWaitForEachOther) {
+  const Program a = {recv(1), send(1)};
+  const Program b = {recv(0), send(0)};
+  const std::string flaw = flaw_of(CallKind::kAllReduce, 1, {a, b});
+  EXPECT_THAT(flaw, HasSubstr("rank 0 of 2, step 0 (recv chunk 0 from 1)"));
+  EXPECT_THAT(flaw, HasSubstr("rank 1 of 2, step 0 (recv chunk 0 from 0)"));
+}
+
+TEST(Check, NamesTheMissingTermAndTheOneCountedTwice) {
+  // Exchanged instead of reduced: either rank ends with the other's term alone.
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 1, {{send(1), recv(1)}, {send(0), recv(0)}}),
+              HasSubstr("rank 0 of 2 ends with chunk 0 without the term of rank 0"));
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 1,
+                      {{send(1), reduce(1), reduce(1)}, {send(0), send(0), reduce(0)}}),
+              HasSubstr("with the term of rank 1 more than once"));
+}
+
+// a + (b + c) on ranks 0 and 2, (a + b) + c on rank 1: each term once, yet not the same bits.
+TEST(Check, NamesTheRankThatReducedInAnotherOrder) {
+  EXPECT_EQ(flaw_of(CallKind::kAllReduce, 1,
+                    {{send(1), reduce(2), send(2)},
+                     {send(2), reduce(0), reduce(2)},
+                     {send(1), reduce(1), send(0), recv(0)}}),
+            "rank 1 of 3 ends with chunk 0 reduced in another order than on rank 0");
+}
+
+TEST(Check, NamesTheChunksThatDiffer) {
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 2, {{send(1, 0)}, {reduce(0, 1)}}),
+              AllOf(HasSubstr("send chunk 0 to 1"), HasSubstr("recv+reduce chunk 1 from 0")));
+}
+
+TEST(Check, NamesWhatIsReadBeforeItIsWritten) {
+  EXPECT_THAT(flaw_of(CallKind::kBroadcast, 1, {{recv(1)}, {send(0)}}),
+              HasSubstr("rank 1 of 2, step 0 (send chunk 0 to 0) sends chunk 0"));
+  EXPECT_THAT(flaw_of(CallKind::kBroadcast, 1, {{send(1)}, {reduce(0)}}),
+              HasSubstr("reduces chunk 0"));
+}
+
+TEST(Check, NamesTheRankThatABarrierDoesNotWaitFor) {
+  // Signals that touch no chunk wait for none: after one round nobody has heard of the rank
+  // opposite.
+  std::vector<Program> programs(4);
+  for (int r = 0; r < 4; ++r) {
+    for (const int distance : {1, 2}) {
+      programs[static_cast<std::size_t>(r)].push_back({Step::kSend, (r + distance) % 4, 0, 0});
+      programs[static_cast<std::size_t>(r)].push_back({Step::kRecv, (r + 4 - distance) % 4, 0, 0});
+    }
+  }
+  EXPECT_THAT(flaw_of(CallKind::kBarrier, 1, programs),
+              HasSubstr("rank 0 of 4 can finish before rank 1 has started"));
+}
+
+TEST(Check, NamesStepsOutOfRange) {
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 1, {{send(2)}, {}}), HasSubstr("no other rank"));
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 1, {{send(0)}, {}}), HasSubstr("no other rank"));
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 2, {{send(1, 2)}, {reduce(0, 2)}}),
+              HasSubstr("2 chunks"));
+}
+
+// With a window of 2 and synchronous sends, three sends before the receives wait for each other.
+TEST(Check, RefusesWhatCompletesOnlyWithALargerWindow) {
+  const Program a = {send(1, 0), send(1, 1), send(1, 2), reduce(1, 0), reduce(1, 1), reduce(1, 2)};
+  Program b = a;
+  for (Step& step : b) step.peer = 0;
+  EXPECT_THAT(flaw_of(CallKind::kAllReduce, 3, {a, b}), HasSubstr("circle"));
+}
+
+}  // namespace
+}  // namespace motley
