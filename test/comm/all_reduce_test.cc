@@ -1,0 +1,221 @@
+// All-reduce gives every rank the exact result, on every transport with the same test body.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using test::run_ranks;
+using test::run_ranks_on;
+using testing::Combine;
+using testing::Each;
+using testing::Values;
+using testing::ValuesIn;
+
+// Element i of rank r is r + i % 1000: the sum over p ranks is p(p-1)/2 + p (i % 1000), exactly.
+std::vector<std::int32_t> input_of(int rank, std::size_t n) {
+  std::vector<std::int32_t> data(n);
+  for (std::size_t i = 0; i < n; ++i) data[i] = rank + static_cast<int>(i % 1000);
+  return data;
+}
+
+std::vector<std::int32_t> sum_over(int ranks, std::size_t n) {
+  std::vector<std::int32_t> data(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    data[i] = ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i % 1000);
+  }
+  return data;
+}
+
+class AllReduce : public testing::TestWithParam<std::tuple<std::string, std::string, int, std::size_t>> {};
+
+TEST_P(AllReduce, GivesEveryRankTheExactSum) {
+  const auto& [transport, algorithm, ranks, n] = GetParam();
+  Options options;
+  options.algorithm = algorithm;
+  const std::vector<std::int32_t> expected = sum_over(ranks, n);
+  std::vector<int> right(static_cast<std::size_t>(ranks));
+  run_ranks_on(transport, ranks, [&, n = n](Communicator& comm) {
+    std::vector<std::int32_t> data = input_of(comm.rank(), n);
+    comm.all_reduce(data, ReduceOp::kSum).wait();
+    right[static_cast<std::size_t>(comm.rank())] = data == expected;
+  }, options);
+  EXPECT_THAT(right, Each(1));
+}
+
+// 1 rank: nothing to send. 3, 7: not powers of two. n = 0, 1: fewer elements than ranks.
+// 1,000,003: many pieces, the last one ragged.
+INSTANTIATE_TEST_SUITE_P(Sizes, AllReduce,
+                         Combine(ValuesIn(test::transports()),
+                                 Values("direct", "ring", "halving_doubling"),
+                                 Values(1, 2, 3, 4, 7, 8), Values(0, 1, 7, 4097, 1'000'003)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" +
+                                  std::to_string(std::get<2>(info.param)) + "_ranks_" +
+                                  std::to_string(std::get<3>(info.param));
+                         });
+
+template <class T>
+class AllReduceTypes : public testing::Test {};
+using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
+                             std::int64_t>;
+TYPED_TEST_SUITE(AllReduceTypes, Types);
+
+// Small whole numbers are exact in every type, so every operation has one right answer.
+TYPED_TEST(AllReduceTypes, ReducesEveryTypeWithEveryOperation) {
+  const auto number = [](int x) {
+    if constexpr (std::is_integral_v<TypeParam>) return static_cast<TypeParam>(x);
+    else return TypeParam(static_cast<float>(x));
+  };
+  const auto value = [](TypeParam x) { return static_cast<double>(static_cast<float>(x)); };
+  run_ranks(3, [&](Communicator& comm) {
+    const auto reduce = [&](ReduceOp op) {
+      std::vector<TypeParam> data(5, number(2 * comm.rank() + 2));  // 2, 4, 6
+      comm.all_reduce(data, op).wait();
+      return value(data[4]);
+    };
+    EXPECT_EQ(reduce(ReduceOp::kSum), 12);
+    EXPECT_EQ(reduce(ReduceOp::kProduct), 48);
+    EXPECT_EQ(reduce(ReduceOp::kMin), 2);
+    EXPECT_EQ(reduce(ReduceOp::kMax), 6);
+    EXPECT_EQ(reduce(ReduceOp::kAverage), 4);
+  });
+}
+
+TEST(AllReduceCall, LeavesTheInputAloneWhenOutOfPlace) {
+  run_ranks(4, [](Communicator& comm) {
+    const std::vector<std::int32_t> in = input_of(comm.rank(), 5000);
+    std::vector<std::int32_t> out(in.size(), -1);
+    comm.all_reduce(in, out, ReduceOp::kSum).wait();
+    EXPECT_EQ(in, input_of(comm.rank(), 5000));
+    EXPECT_EQ(out, sum_over(4, 5000));
+  });
+}
+
+TEST(AllReduceCall, RunsOnAnySubsetWithoutSetUp) {
+  run_ranks(5, [](Communicator& comm) {
+    const Group odd({3, 1}, {.id = 1});
+    const Group even({0, 2, 4}, {.id = 2});
+    const Group& mine = comm.rank() % 2 == 1 ? odd : even;
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::int64_t> data(100, comm.rank());
+      comm.all_reduce(data, ReduceOp::kSum, {.group = &mine}).wait();
+      EXPECT_THAT(data, Each(comm.rank() % 2 == 1 ? 4 : 6));
+    }
+  });
+}
+
+// Requests may be waited for in any order.
+TEST(AllReduceCall, SeveralCallsMayBeUnderWay) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < 5; ++i) data.push_back(input_of(comm.rank(), 10'000 * i));
+    for (auto& buffer : data) requests.push_back(comm.all_reduce(buffer, ReduceOp::kSum));
+    for (std::size_t i = requests.size(); i-- > 0;) requests[i].wait();
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(data[i], sum_over(3, 10'000 * i));
+  });
+}
+
+TEST(AllReduceCall, AverageOfFloatsIsBitwiseEqualOnAllRanks) {
+  std::vector<std::vector<float>> results(7, std::vector<float>(1234));
+  run_ranks(7, [&](Communicator& comm) {
+    std::vector<float>& data = results[static_cast<std::size_t>(comm.rank())];
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i] = 1.0f / static_cast<float>(comm.rank() + 1) + static_cast<float>(i) * 1e-3f;
+    }
+    comm.all_reduce(data, ReduceOp::kAverage).wait();
+  });
+  EXPECT_THAT(results, Each(results[0]));
+  EXPECT_NEAR(results[0][0], (1 + 1 / 2. + 1 / 3. + 1 / 4. + 1 / 5. + 1 / 6. + 1 / 7.) / 7, 1e-6);
+}
+
+// The code and key facts of what `body` throws on this rank.
+template <class Body>
+void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const std::string& fact : facts) EXPECT_THAT(error.what(), testing::HasSubstr(fact));
+  }
+}
+
+TEST(AllReduceErrors, DisagreementOnTheCountNamesBothCounts) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(comm.rank() == 0 ? 4096 : 1024);
+    expect_error(ErrorCode::kMismatch, {"all_reduce #0", "4096", "1024"},
+                 [&] { comm.all_reduce(data, ReduceOp::kSum, {.timeout = seconds(10)}).wait(); });
+  });
+}
+
+TEST(AllReduceErrors, DisagreementOnTheOperationNamesBoth) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(8);
+    const ReduceOp op = comm.rank() == 0 ? ReduceOp::kMin : ReduceOp::kMax;
+    expect_error(ErrorCode::kMismatch, {"min", "max"},
+                 [&] { comm.all_reduce(data, op, {.timeout = seconds(10)}).wait(); });
+  });
+}
+
+TEST(AllReduceErrors, ALateRankIsNamedWhenTheDeadlinePasses) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<float> data(8);
+    if (comm.rank() == 2) return;  // never calls
+    expect_error(ErrorCode::kTimeout, {"all_reduce #0", "rank 2"},
+                 [&] { comm.all_reduce(data, ReduceOp::kSum, {.timeout = seconds(0.05)}).wait(); });
+  });
+}
+
+TEST(AllReduceErrors, ALostRankFailsTheCallsOfItsGroupsOnly) {
+  const auto body = [](Communicator& comm) {
+    if (comm.rank() == 3) throw std::runtime_error("crashed on purpose");
+    std::vector<float> data(100'000, 1);
+    expect_error(ErrorCode::kPeerLost, {"all_reduce #0", "rank 3", "on purpose"},
+                 [&] { comm.all_reduce(data, ReduceOp::kSum).wait(); });
+    const Group survivors({0, 1, 2}, {.id = 9});
+    std::vector<float> again(100'000, 1);
+    comm.all_reduce(again, ReduceOp::kSum, {.group = &survivors}).wait();
+    EXPECT_THAT(again, Each(3));
+  };
+  EXPECT_THROW(run_ranks(4, body), std::runtime_error);  // what rank 3 threw
+}
+
+TEST(AllReduceErrors, CancelledCallsTouchNothingAndLeaveTheRestAlone) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<std::int32_t> data = input_of(comm.rank(), 50'000);
+    if (comm.rank() == 0) {
+      Request request = comm.all_reduce(data, ReduceOp::kSum);
+      request.cancel();
+      expect_error(ErrorCode::kAborted, {"cancelled"}, [&] { request.wait(); });
+    } else {
+      expect_error(ErrorCode::kTimeout, {"rank 0"}, [&] {
+        comm.all_reduce(data, ReduceOp::kSum, {.timeout = seconds(0.05)}).wait();
+      });
+    }
+    std::vector<std::int32_t> next = input_of(comm.rank(), 50'000);
+    comm.all_reduce(next, ReduceOp::kSum).wait();
+    EXPECT_EQ(next, sum_over(2, 50'000));
+  });
+}
+
+TEST(AllReduceErrors, WrongArgumentsAreRefusedAtOnce) {
+  run_ranks(1, [](Communicator& comm) {
+    std::vector<float> a(2), b(3);
+    expect_error(ErrorCode::kInvalid, {"2", "3"}, [&] { comm.all_reduce(a, b, ReduceOp::kSum).wait(); });
+    const Group others({1, 2});
+    expect_error(ErrorCode::kInvalid, {"rank 0"},
+                 [&] { comm.all_reduce(a, ReduceOp::kSum, {.group = &others}).wait(); });
+    expect_error(ErrorCode::kInvalid, {"root 4"}, [&] { comm.broadcast(a, 4).wait(); });
+  });
+}
+
+}  // namespace
+}  // namespace motley
