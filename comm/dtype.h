@@ -80,18 +80,19 @@ constexpr const char* name(ReduceOp op) noexcept {
 }
 
 // The upper half of a float32, rounded to nearest even. Arithmetic goes through float.
+// Conversions are constexpr, so that device code may use them too.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  explicit bfloat16(float value) noexcept {
+  constexpr explicit bfloat16(float value) noexcept {
     const auto u = std::bit_cast<std::uint32_t>(value);
     const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits = static_cast<std::uint16_t>(nan ? (u >> 16) | 0x40u
-                                          : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    bits = static_cast<std::uint16_t>(nan ? (u >> 16) | 0x40u : rounded);
   }
-  explicit operator float() const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  constexpr explicit operator float() const noexcept {
+    return std::bit_cast<float>(std::uint32_t{bits} << 16);
   }
 };
 
@@ -100,10 +101,33 @@ struct half {
   std::uint16_t bits = 0;
 
   half() = default;
-  explicit half(float value) noexcept
-      : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) {}
-  explicit operator float() const noexcept {
-    return static_cast<float>(std::bit_cast<_Float16>(bits));
+  constexpr explicit half(float value) noexcept {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (u >> 16) & 0x8000u;
+    const std::uint32_t magnitude = u & 0x7fffffffu;
+    bits = static_cast<std::uint16_t>(sign | rounded(magnitude));
+  }
+  constexpr explicit operator float() const noexcept {
+    const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
+    const std::uint32_t magnitude = bits & 0x7fffu;
+    std::uint32_t u = (magnitude << 13) + (112u << 23);                        // normal
+    if (magnitude >= 0x7c00u) u = 0x7f800000u | ((magnitude & 0x3ffu) << 13);  // infinity, NaN
+    if (magnitude < 0x400u) {                                                  // subnormal
+      u = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+    }
+    return std::bit_cast<float>(sign | u);
+  }
+
+ private:
+  // The low 15 bits for the float with bits `u`, sign cleared.
+  static constexpr std::uint32_t rounded(std::uint32_t u) noexcept {
+    if (u > 0x7f800000u) return 0x7e00u;   // NaN
+    if (u >= 0x477ff000u) return 0x7c00u;  // from 65520 on: infinity
+    // Below 2^-14, adding 0.5 lets the float adder round to multiples of 2^-24.
+    if (u < 0x38800000u) {
+      return std::bit_cast<std::uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3f000000u;
+    }
+    return (u - (112u << 23) + 0xfffu + ((u >> 13) & 1u)) >> 13;
   }
 };
 

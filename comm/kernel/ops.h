@@ -1,4 +1,5 @@
-// comm/kernel/ops.h: what a reduction does to two elements, once for CPU and GPU.
+// comm/kernel/ops.h: what a reduction does to two elements, once for CPU and GPU: nvcc compiles
+// constexpr functions for the device too (--expt-relaxed-constexpr).
 #pragma once
 
 #include <cstdint>
@@ -6,12 +7,6 @@
 #include <utility>
 
 #include "comm/dtype.h"
-
-#ifdef __CUDACC__
-#define MOTLEY_DEVICE __host__ __device__
-#else
-#define MOTLEY_DEVICE
-#endif
 
 namespace motley {
 
@@ -38,7 +33,7 @@ struct Arithmetic<T> {
 
 struct Sum {
   template <class T>
-  MOTLEY_DEVICE T operator()(T a, T b) const {
+  constexpr T operator()(T a, T b) const {
     using A = typename Arithmetic<T>::type;
     return static_cast<T>(static_cast<A>(a) + static_cast<A>(b));
   }
@@ -46,7 +41,7 @@ struct Sum {
 
 struct Product {
   template <class T>
-  MOTLEY_DEVICE T operator()(T a, T b) const {
+  constexpr T operator()(T a, T b) const {
     using A = typename Arithmetic<T>::type;
     return static_cast<T>(static_cast<A>(a) * static_cast<A>(b));
   }
@@ -58,7 +53,7 @@ using Comparable = std::conditional_t<std::is_integral_v<T>, T, typename Arithme
 // NaN wins in Min and Max: comparisons with it are false, and x != x holds for NaN alone.
 struct Min {
   template <class T>
-  MOTLEY_DEVICE T operator()(T a, T b) const {
+  constexpr T operator()(T a, T b) const {
     const auto x = static_cast<Comparable<T>>(a);
     const auto y = static_cast<Comparable<T>>(b);
     return x < y || x != x ? a : b;
@@ -67,12 +62,23 @@ struct Min {
 
 struct Max {
   template <class T>
-  MOTLEY_DEVICE T operator()(T a, T b) const {
+  constexpr T operator()(T a, T b) const {
     const auto x = static_cast<Comparable<T>>(a);
     const auto y = static_cast<Comparable<T>>(b);
     return x > y || x != x ? a : b;
   }
 };
+
+// x / divisor; integers round toward zero.
+template <class T>
+constexpr T divided(T x, int divisor) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::int64_t{x} / divisor);
+  } else {
+    using A = typename Arithmetic<T>::type;
+    return static_cast<T>(static_cast<A>(x) / static_cast<A>(divisor));
+  }
+}
 
 // Calls body.template operator()<T>() with the C++ type of `dtype`.
 template <class Body>

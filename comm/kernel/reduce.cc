@@ -23,14 +23,7 @@ void reduce(View out, ConstBytes in, ReduceOp op) {
 void divide(View data, int divisor) {
   dispatch(data.dtype, [&]<class T>() {
     T* const a = reinterpret_cast<T*>(data.data);
-    if constexpr (std::is_integral_v<T>) {
-      for (std::size_t i = 0; i < data.count; ++i)
-        a[i] = static_cast<T>(std::int64_t{a[i]} / divisor);
-    } else {
-      using A = typename Arithmetic<T>::type;
-      const A d = static_cast<A>(divisor);
-      for (std::size_t i = 0; i < data.count; ++i) a[i] = static_cast<T>(static_cast<A>(a[i]) / d);
-    }
+    for (std::size_t i = 0; i < data.count; ++i) a[i] = divided(a[i], divisor);
   });
 }
 

@@ -1,6 +1,7 @@
 // comm/kernel/reduce.h: the arithmetic of collectives, element by element.
 #pragma once
 
+#include "comm/device.h"
 #include "comm/dtype.h"
 #include "comm/view.h"
 
@@ -12,5 +13,9 @@ void reduce(View out, ConstBytes in, ReduceOp op);
 
 // data[i] = data[i] / divisor: what kAverage does to the sum. Integers round toward zero.
 void divide(View data, int divisor);
+
+// The same on device memory, in stream order: out [n], in [n], data [n].
+void reduce_on_device(View out, ConstView in, ReduceOp op, StreamRef stream);
+void divide_on_device(View data, int divisor, StreamRef stream);
 
 }  // namespace motley

@@ -36,7 +36,7 @@ struct InprocNetwork::Mailbox {
   }
 };
 
-class InprocNetwork::Seat final : public Transport {
+class InprocNetwork::Seat : public Transport {
  public:
   Seat(InprocNetwork& network, int rank) : network_(network), rank_(rank) {}
 
@@ -204,6 +204,16 @@ InprocNetwork::~InprocNetwork() = default;
 
 std::unique_ptr<Transport> InprocNetwork::transport(int rank) {
   return std::make_unique<Seat>(*this, rank);
+}
+
+std::unique_ptr<Transport> InprocNetwork::single() {
+  struct Owned {
+    InprocNetwork network{1};
+  };
+  struct Single final : Owned, Seat {
+    Single() : Seat(network, 0) {}
+  };
+  return std::make_unique<Single>();
 }
 
 }  // namespace motley

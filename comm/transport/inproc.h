@@ -20,6 +20,8 @@ class InprocNetwork {
 
   // The seat of `rank`, once. The network must outlive it.
   std::unique_ptr<Transport> transport(int rank);
+  // The only seat of a network of one, which it owns.
+  static std::unique_ptr<Transport> single();
 
  private:
   struct Mailbox;

@@ -33,7 +33,8 @@ std::vector<std::int32_t> sum_over(int ranks, std::size_t n) {
   return data;
 }
 
-class AllReduce : public testing::TestWithParam<std::tuple<std::string, std::string, int, std::size_t>> {};
+class AllReduce
+    : public testing::TestWithParam<std::tuple<std::string, std::string, int, std::size_t>> {};
 
 TEST_P(AllReduce, GivesEveryRankTheExactSum) {
   const auto& [transport, algorithm, ranks, n] = GetParam();
@@ -41,11 +42,14 @@ TEST_P(AllReduce, GivesEveryRankTheExactSum) {
   options.algorithm = algorithm;
   const std::vector<std::int32_t> expected = sum_over(ranks, n);
   std::vector<int> right(static_cast<std::size_t>(ranks));
-  run_ranks_on(transport, ranks, [&, n = n](Communicator& comm) {
-    std::vector<std::int32_t> data = input_of(comm.rank(), n);
-    comm.all_reduce(data, ReduceOp::kSum).wait();
-    right[static_cast<std::size_t>(comm.rank())] = data == expected;
-  }, options);
+  run_ranks_on(
+      transport, ranks,
+      [&, n = n](Communicator& comm) {
+        std::vector<std::int32_t> data = input_of(comm.rank(), n);
+        comm.all_reduce(data, ReduceOp::kSum).wait();
+        right[static_cast<std::size_t>(comm.rank())] = data == expected;
+      },
+      options);
   EXPECT_THAT(right, Each(1));
 }
 
@@ -55,10 +59,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AllReduce,
                          Combine(ValuesIn(test::transports()),
                                  Values("direct", "ring", "halving_doubling"),
                                  Values(1, 2, 3, 4, 7, 8), Values(0, 1, 7, 4097, 1'000'003)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" +
-                                  std::to_string(std::get<2>(info.param)) + "_ranks_" +
-                                  std::to_string(std::get<3>(info.param));
+                         [](const auto& sizes) {
+                           return std::get<0>(sizes.param) + "_" + std::get<1>(sizes.param) + "_" +
+                                  std::to_string(std::get<2>(sizes.param)) + "_ranks_" +
+                                  std::to_string(std::get<3>(sizes.param));
                          });
 
 template <class T>
@@ -70,8 +74,10 @@ TYPED_TEST_SUITE(AllReduceTypes, Types);
 // Small whole numbers are exact in every type, so every operation has one right answer.
 TYPED_TEST(AllReduceTypes, ReducesEveryTypeWithEveryOperation) {
   const auto number = [](int x) {
-    if constexpr (std::is_integral_v<TypeParam>) return static_cast<TypeParam>(x);
-    else return TypeParam(static_cast<float>(x));
+    if constexpr (std::is_integral_v<TypeParam>)
+      return static_cast<TypeParam>(x);
+    else
+      return TypeParam(static_cast<float>(x));
   };
   const auto value = [](TypeParam x) { return static_cast<double>(static_cast<float>(x)); };
   run_ranks(3, [&](Communicator& comm) {
@@ -209,7 +215,8 @@ TEST(AllReduceErrors, CancelledCallsTouchNothingAndLeaveTheRestAlone) {
 TEST(AllReduceErrors, WrongArgumentsAreRefusedAtOnce) {
   run_ranks(1, [](Communicator& comm) {
     std::vector<float> a(2), b(3);
-    expect_error(ErrorCode::kInvalid, {"2", "3"}, [&] { comm.all_reduce(a, b, ReduceOp::kSum).wait(); });
+    expect_error(ErrorCode::kInvalid, {"2", "3"},
+                 [&] { comm.all_reduce(a, b, ReduceOp::kSum).wait(); });
     const Group others({1, 2});
     expect_error(ErrorCode::kInvalid, {"rank 0"},
                  [&] { comm.all_reduce(a, ReduceOp::kSum, {.group = &others}).wait(); });
