@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/control/client.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/transport.h"
 
@@ -24,11 +25,16 @@ int find_algorithm(CallKind kind, const std::string& wanted) {
 }  // namespace
 
 struct Communicator::Impl {
-  Impl(std::unique_ptr<Transport> transport, Clock& clock_, const Options& options_)
+  Impl(std::unique_ptr<Transport> transport, std::unique_ptr<ControlClient> control_, Clock& clock_,
+       const Options& options_)
       : clock(clock_),
         options(options_),
         world(Group::world(transport->size())),
-        engine(std::move(transport), clock_) {}
+        engine(std::move(transport), clock_),
+        control(std::move(control_)) {
+    if (control == nullptr) return;
+    control->on_lost([this](int rank, const std::string& why) { engine.report_lost(rank, why); });
+  }
 
   const Group& group_of(const CallOptions& call) const {
     return call.group != nullptr ? *call.group : world;
@@ -76,11 +82,17 @@ struct Communicator::Impl {
   Options options;
   Group world;
   Engine engine;
+  std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, Clock& clock,
                            const Options& options)
-    : impl_(std::make_unique<Impl>(std::move(transport), clock, options)) {}
+    : Communicator(std::move(transport), nullptr, clock, options) {}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport,
+                           std::unique_ptr<ControlClient> control, Clock& clock,
+                           const Options& options)
+    : impl_(std::make_unique<Impl>(std::move(transport), std::move(control), clock, options)) {}
 
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
@@ -91,6 +103,7 @@ int Communicator::size() const noexcept { return impl_->world.size(); }
 const Options& Communicator::options() const noexcept { return impl_->options; }
 Clock& Communicator::clock() const noexcept { return impl_->clock; }
 const Group& Communicator::world() const noexcept { return impl_->world; }
+ControlClient* Communicator::control() const noexcept { return impl_->control.get(); }
 Engine& Communicator::engine() const noexcept { return impl_->engine; }
 
 Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {
