@@ -1,0 +1,109 @@
+// Broadcast and barrier on every transport; requests waited for from several threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using test::run_ranks;
+using test::run_ranks_on;
+using testing::Each;
+
+class Collective : public testing::TestWithParam<std::string> {};
+
+// n = 0: only the agreement travels. 300,000 doubles: many pieces through a tree.
+TEST_P(Collective, BroadcastGivesEveryRankTheRootsData) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const std::size_t n : {0, 1, 300'000}) {
+      run_ranks_on(GetParam(), ranks, [&, ranks = ranks, n = n](Communicator& comm) {
+        for (const int root : {0, ranks - 1}) {
+          std::vector<double> expected(n);
+          std::iota(expected.begin(), expected.end(), 100 * root);
+          std::vector<double> data = comm.rank() == root ? expected : std::vector<double>(n, -1);
+          comm.broadcast(data, root).wait();
+          EXPECT_EQ(data, expected) << "rank " << comm.rank() << " of " << ranks;
+        }
+      });
+    }
+  }
+}
+
+TEST_P(Collective, NobodyPassesABarrierBeforeAllHaveReachedIt) {
+  for (const int ranks : {1, 2, 5, 8}) {
+    std::atomic<int> reached = 0;
+    run_ranks_on(GetParam(), ranks, [&, ranks = ranks](Communicator& comm) {
+      for (int round = 1; round <= 10; ++round) {
+        ++reached;
+        comm.barrier().wait();
+        EXPECT_GE(reached, ranks * round);
+        comm.barrier().wait();
+        EXPECT_LE(reached, ranks * (round + 1));
+      }
+    });
+  }
+}
+
+// The root may run ahead of a receiver by a bounded amount only, and loses nothing.
+TEST_P(Collective, ARootMayRunAheadOfItsReceivers) {
+  run_ranks_on(GetParam(), 3, [](Communicator& comm) {
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::int32_t> data(50'000, comm.rank() == 0 ? round : -1);
+      comm.broadcast(data, 0).wait();
+      ASSERT_EQ(data.front(), round);
+      ASSERT_EQ(data.back(), round);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Collective, testing::ValuesIn(test::transports()));
+
+// One thread makes progress for all: the others sleep until their own call is done.
+TEST(Requests, MayBeWaitedForFromSeveralThreads) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<std::vector<std::int64_t>> data(
+        4, std::vector<std::int64_t>(100'000, comm.rank() + 1));
+    std::vector<Request> requests;
+    for (auto& buffer : data) requests.push_back(comm.all_reduce(buffer, ReduceOp::kSum));
+    std::vector<std::thread> threads;
+    for (Request& request : requests) threads.emplace_back([&request] { request.wait(); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& buffer : data) EXPECT_THAT(buffer, Each(6));
+  });
+}
+
+TEST(Requests, TestMakesProgressWithoutBlocking) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(1000, 1);
+    Request request = comm.all_reduce(data, ReduceOp::kSum);
+    while (!request.test()) std::this_thread::yield();
+    EXPECT_THAT(data, Each(2));
+    EXPECT_TRUE(request.test());
+  });
+}
+
+TEST(Requests, OutliveTheirCommunicatorAsAborted) {
+  Request late;
+  std::vector<float> data(10);
+  run_ranks(2, [&](Communicator& comm) {
+    if (comm.rank() != 0) return;
+    Communicator mine = std::move(comm);
+    late = mine.all_reduce(data, ReduceOp::kSum);
+  });
+  try {
+    late.wait();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kAborted) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace motley
