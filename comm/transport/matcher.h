@@ -22,6 +22,8 @@ class Matcher {
   void arrived(int from, const Tag& tag, ConstBytes data);
   // Hands over what post() matched and fails what fail_peer() doomed. True if there was anything.
   bool deliver();
+  // Whether deliver() may find something.
+  bool ready() const noexcept { return !ready_.empty(); }
 
   void cancel(Sink& sink, const CallId& call) noexcept;
   void retire_before(const GroupTag& tag) noexcept;

@@ -14,6 +14,8 @@
 namespace motley {
 namespace {
 
+using test::kBruteForceRanks;
+using test::Program;
 using ::testing::HasSubstr;
 
 struct Family {
@@ -50,7 +52,7 @@ struct Group {
       schedules.push_back(Schedule::from_steps(chunks, program));
     return motley::check(kind, schedules, root);
   }
-  bool right() const { return right_by_brute_force(kind, chunks, programs, root); }
+  bool right() const { return test::right_by_brute_force(kind, chunks, programs, root); }
 };
 
 std::string name_of(const ::testing::TestParamInfo<Family>& info) {

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-namespace motley {
+namespace motley::test {
 namespace {
 
 // What a chunk holds.
@@ -258,4 +258,4 @@ bool right_by_brute_force(CallKind kind, int chunks, const std::vector<Program>&
   return true;
 }
 
-}  // namespace motley
+}  // namespace motley::test

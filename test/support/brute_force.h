@@ -8,7 +8,7 @@
 #include "comm/algorithm/schedule.h"
 #include "comm/transport/transport.h"
 
-namespace motley {
+namespace motley::test {
 
 inline constexpr int kBruteForceRanks = 8;  // at most so many ranks
 
@@ -24,4 +24,4 @@ using Program = std::vector<Step>;
 bool right_by_brute_force(CallKind kind, int chunks, const std::vector<Program>& programs,
                           int root);
 
-}  // namespace motley
+}  // namespace motley::test

@@ -1,0 +1,65 @@
+// comm/transport/event_queue.h: what happens next in virtual time.
+//
+// A 4-ary heap of 16-byte entries: events at the same time come out in the order of their numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace motley {
+
+class EventQueue {
+ public:
+  static constexpr std::uint32_t kMaxSlot = (1u << 24) - 1;
+
+  struct Event {
+    std::int64_t time = 0;    // ns
+    std::uint64_t order = 0;  // 40 bits that break ties, 24 bits of slot
+    std::uint32_t slot() const noexcept { return static_cast<std::uint32_t>(order) & kMaxSlot; }
+    bool before(const Event& other) const noexcept {
+      return time != other.time ? time < other.time : order < other.order;
+    }
+  };
+
+  bool empty() const noexcept { return heap_.empty(); }
+  const Event& top() const noexcept { return heap_.front(); }
+
+  // A new event; numbered after all before it.
+  void push(std::int64_t time, std::uint32_t slot) { push({time, numbers_++ << 24 | slot}); }
+  // An event put off: it keeps its number, and so its place among those at its new time.
+  void push(const Event& event) {
+    std::size_t i = heap_.size();
+    heap_.push_back(event);
+    while (i > 0 && event.before(heap_[(i - 1) / 4])) {
+      heap_[i] = heap_[(i - 1) / 4];
+      i = (i - 1) / 4;
+    }
+    heap_[i] = event;
+  }
+
+  Event pop() {
+    const Event first = heap_.front();
+    const Event last = heap_.back();
+    heap_.pop_back();
+    const std::size_t n = heap_.size();
+    std::size_t i = 0;
+    for (std::size_t child = 1; child < n; child = 4 * i + 1) {
+      std::size_t least = child;
+      for (std::size_t c = child + 1; c < child + 4 && c < n; ++c) {
+        if (heap_[c].before(heap_[least])) least = c;
+      }
+      if (!heap_[least].before(last)) break;
+      heap_[i] = heap_[least];
+      i = least;
+    }
+    if (n > 0) heap_[i] = last;
+    return first;
+  }
+
+ private:
+  std::vector<Event> heap_;
+  std::uint64_t numbers_ = 0;
+};
+
+}  // namespace motley
