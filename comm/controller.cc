@@ -29,7 +29,7 @@ struct ControllerServer::Impl {
         core({.size = options.size, .token = options.token, .lease = options.lease}, clock_.now()),
         socket(context, zmq::socket_type::router) {
     socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::ipv6, true);
+    socket.set(zmq::sockopt::ipv6, options.bind.find('[') != std::string::npos);
     socket.set(zmq::sockopt::router_mandatory, true);  // else messages to nobody vanish in silence
     socket.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
     socket.set(zmq::sockopt::sndhwm, 0);

@@ -58,6 +58,9 @@ class ControllerCore {
   std::vector<Output> take_output();
 
   int joined() const noexcept { return joined_; }
+  bool is_lost(int rank) const {
+    return members_.at(static_cast<std::size_t>(rank)).state == State::kDead;
+  }
   const GroupTable& groups() const noexcept { return groups_; }
   const Matchmaker& matchmaker() const noexcept { return matchmaker_; }
 
