@@ -1,0 +1,298 @@
+// Ranks of one host talk through shared memory: one inbox a rank, one ring a sender in it.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/factory.h"
+#include "comm/transport/matcher.h"
+#include "comm/transport/rendezvous.h"
+#include "comm/transport/shm_segment.h"
+
+namespace motley {
+namespace {
+
+constexpr std::size_t kKeptBytes = 64 << 20;  // of one peer; more stays in its ring and stops it
+constexpr Duration kSpin = seconds(20e-6);    // how long to look before sleeping
+constexpr int kLooks = 64;                    // between two looks at the clock
+constexpr int kYields = 4;                    // looks before sleeping where ranks share cores
+constexpr Duration kLongestSleep = seconds(1);
+
+int cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::size_t payload_bytes(const Options& options) {
+  return (std::max<std::size_t>(options.segment_bytes, 1) + kCacheLine - 1) / kCacheLine *
+         kCacheLine;
+}
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others)
+      : rank_(setup.rank),
+        payload_bytes_(payload_bytes(setup.options)),
+        oversubscribed_(setup.size > cores()),
+        inbox_(std::move(inbox)),
+        others_(std::move(others)),
+        peers_(static_cast<std::size_t>(setup.size)) {
+    auto segment = others_.begin();
+    for (int rank = 0; rank < setup.size; ++rank) {
+      if (rank == rank_) continue;
+      Peer& it = peer(rank);
+      it.rank = rank;
+      it.in = inbox_.ring_from(rank);
+      it.out = segment->ring_from(rank_);
+      it.doorbell = &segment->doorbell();
+      ++segment;
+    }
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(peers_.size()); }
+  const char* name() const noexcept override { return "shm"; }
+  std::size_t max_message_bytes() const noexcept override { return payload_bytes_; }
+
+  bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
+                 std::uint32_t cookie) override {
+    assert(to != rank_ && data.size() <= payload_bytes_);
+    Peer& receiver = peer(to);
+    if (!receiver.lost && receiver.queue.empty() && send(receiver, tag, data)) return true;
+    receiver.queue.push_back({tag, data, &sink, cookie});
+    return false;
+  }
+
+  void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {
+    matcher_.post(from, tag, sink, cookie);
+  }
+
+  bool poll() override {
+    const bool moved_in = take_messages();
+    const bool news = has_news_.load(std::memory_order_acquire) && take_news();
+    const bool moved_out = retry_sends();
+    return matcher_.deliver() || moved_in || news || moved_out;
+  }
+
+  void wait(TimePoint until) override;
+  void wake() noexcept override {
+    woken_.store(true, std::memory_order_seq_cst);
+    inbox_.doorbell().ring();
+  }
+
+  void cancel(Sink& sink, const CallId& call) noexcept override {
+    for (Peer& it : peers_) {
+      std::erase_if(it.queue, [&](const Queued& send) { return send.sink == &sink; });
+    }
+    matcher_.cancel(sink, call);
+  }
+
+  void retire_before(const GroupTag& tag) noexcept override { matcher_.retire_before(tag); }
+
+  void report_lost(int lost, const std::string& why) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      news_.emplace_back(lost, why);
+    }
+    has_news_.store(true, std::memory_order_release);
+    wake();
+  }
+
+ private:
+  struct Queued {  // a send that found no room
+    Tag tag;
+    ConstBytes data;
+    Sink* sink;
+    std::uint32_t cookie;
+  };
+  struct Peer {
+    int rank = -1;  // -1: ourselves
+    ShmRing in;
+    ShmRing out;
+    Doorbell* doorbell = nullptr;
+    std::deque<Queued> queue;
+    bool lost = false;
+  };
+
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+
+  bool send(Peer& receiver, const Tag& tag, ConstBytes data) noexcept;
+  bool take_messages();
+  bool take_messages(Peer& sender);
+  bool take_news();
+  bool retry_sends();
+  bool something_to_do() const noexcept;
+  bool look_for_a_while() noexcept;
+  bool readable(const Peer& sender) const noexcept {
+    return !sender.lost && matcher_.kept_bytes(sender.rank) < kKeptBytes;
+  }
+
+  const int rank_;
+  const std::size_t payload_bytes_;
+  const bool oversubscribed_;
+  ShmSegment inbox_;
+  std::vector<ShmSegment> others_;  // by rank, without our own
+  std::vector<Peer> peers_;
+  Matcher matcher_;
+
+  std::atomic<bool> woken_{false};
+  std::atomic<bool> has_news_{false};
+  std::mutex mutex_;  // guards news_
+  std::vector<std::pair<int, std::string>> news_;
+};
+
+bool ShmTransport::send(Peer& receiver, const Tag& tag, ConstBytes data) noexcept {
+  if (!receiver.out.write(tag, data)) {
+    receiver.out.ask_for_room();
+    if (!receiver.out.write(tag, data)) return false;
+  }
+  receiver.doorbell->ring();
+  return true;
+}
+
+bool ShmTransport::take_messages() {
+  bool moved = false;
+  for (Peer& sender : peers_) {
+    if (sender.rank >= 0) moved |= take_messages(sender);
+  }
+  return moved;
+}
+
+// At most one ring's worth, so that no sender keeps the others from being heard.
+bool ShmTransport::take_messages(Peer& sender) {
+  std::uint32_t taken = 0;
+  while (taken < ShmRing::kSlots && readable(sender) && sender.in.has_message()) {
+    const ShmRing::Message message = sender.in.front();
+    if (message.data.size() > payload_bytes_) {
+      report_lost(sender.rank, fmt::format("it wrote a message of {} bytes into a slot of {}",
+                                           message.data.size(), payload_bytes_));
+      sender.lost = true;
+      return true;
+    }
+    matcher_.arrived(sender.rank, message.tag, message.data);
+    if (sender.in.pop()) sender.doorbell->ring();
+    ++taken;
+  }
+  return taken != 0;
+}
+
+// What the dead sent before is still handed over.
+bool ShmTransport::take_news() {
+  std::vector<std::pair<int, std::string>> news;
+  {
+    const std::lock_guard lock(mutex_);
+    has_news_.store(false, std::memory_order_relaxed);
+    std::swap(news, news_);
+  }
+  for (const auto& [lost, why] : news) {
+    if (lost < 0 || lost >= size() || lost == rank_) continue;
+    while (take_messages(peer(lost))) {
+    }
+    peer(lost).lost = true;
+    matcher_.fail_peer(lost, why);
+  }
+  return !news.empty();
+}
+
+// Callbacks may send and cancel, so each leaves the queue before it is called.
+bool ShmTransport::retry_sends() {
+  bool moved = false;
+  for (Peer& receiver : peers_) {
+    while (!receiver.queue.empty()) {
+      const Queued next = receiver.queue.front();
+      const std::string* const why = receiver.lost ? matcher_.lost(receiver.rank) : nullptr;
+      if (why == nullptr && !send(receiver, next.tag, next.data)) break;
+      receiver.queue.pop_front();
+      moved = true;
+      if (why != nullptr) {
+        next.sink->failed(next.cookie, Error(ErrorCode::kPeerLost, *why, {receiver.rank}));
+      } else {
+        next.sink->sent(next.cookie);
+      }
+    }
+  }
+  return moved;
+}
+
+bool ShmTransport::something_to_do() const noexcept {
+  if (woken_.load(std::memory_order_seq_cst)) return true;
+  for (const Peer& it : peers_) {
+    if (it.rank < 0) continue;
+    if (readable(it) && it.in.has_message()) return true;
+    if (!it.queue.empty() && (it.lost || it.out.has_room())) return true;
+  }
+  return false;
+}
+
+// A short message to an awake rank costs less than waking it up, but a rank that spins on a core
+// that its peer needs holds it up.
+bool ShmTransport::look_for_a_while() noexcept {
+  if (oversubscribed_) {
+    for (int i = 0; i < kYields; ++i) {
+      if (something_to_do()) return true;
+      sched_yield();
+    }
+    return false;
+  }
+  const TimePoint stop = Clock::real().now() + kSpin;
+  do {
+    for (int i = 0; i < kLooks; ++i) {
+      if (something_to_do()) return true;
+    }
+  } while (Clock::real().now() < stop);
+  return false;
+}
+
+void ShmTransport::wait(TimePoint until) {
+  if (!look_for_a_while()) {
+    Doorbell& bell = inbox_.doorbell();
+    const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
+    bell.waiting.store(1, std::memory_order_seq_cst);
+    if (!something_to_do()) {
+      futex_wait(bell.rings, rings, std::min(until, Clock::real().now() + kLongestSleep));
+    }
+    bell.waiting.store(0, std::memory_order_seq_cst);
+  }
+  woken_.store(false, std::memory_order_seq_cst);
+}
+
+// Maps the others' memory; throws what any rank could not do, on all ranks.
+std::vector<ShmSegment> map_others(const TransportSetup& setup, const std::string& address) {
+  const std::vector<std::string> addresses = exchange(setup, "shm/address", address);
+  std::vector<ShmSegment> others;
+  try {
+    for (int rank = 0; rank < setup.size; ++rank) {
+      if (rank == setup.rank) continue;
+      others.push_back(ShmSegment::open(addresses[static_cast<std::size_t>(rank)], rank, setup.size,
+                                        payload_bytes(setup.options)));
+    }
+  } catch (const Error& error) {
+    setup.store.set(fmt::format("{}/shm/mapped/{}", setup.name, setup.rank), error.what());
+    throw;
+  }
+  const std::vector<std::string> troubles = exchange(setup, "shm/mapped", "");
+  for (int rank = 0; rank < setup.size; ++rank) {
+    const std::string& why = troubles[static_cast<std::size_t>(rank)];
+    if (why.empty()) continue;
+    throw Error(ErrorCode::kUnavailable, fmt::format("shm: rank {} reports: {}", rank, why),
+                {rank});
+  }
+  return others;
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
+  ShmSegment inbox = ShmSegment::create(setup.rank, setup.size, payload_bytes(setup.options));
+  std::vector<ShmSegment> others = map_others(setup, inbox.address());
+  inbox.close_descriptor();
+  return std::make_unique<ShmTransport>(setup, std::move(inbox), std::move(others));
+}
+
+}  // namespace motley
