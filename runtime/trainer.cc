@@ -23,6 +23,7 @@ Trainer::Trainer(Communicator& comm, Synchronizer& synchronizer, const TrainerOp
 }
 
 std::int64_t Trainer::run(View parameters, const LocalStep& local_step) {
+  comm_.barrier().wait();
   start_ = comm_.clock().now();
   for (bool more = true; more;) {
     Round round{.rank = comm_.rank(), .start = since_start()};
@@ -31,9 +32,13 @@ std::int64_t Trainer::run(View parameters, const LocalStep& local_step) {
     if (step_ == before) break;
     round.step = step_;
     round.computed = since_start();
-    average(parameters, round);
+    const SyncReport report = synchronizer_.average(parameters, step_);
+    record(round, report);
+    if (report.alone && options_.when_alone == WhenAlone::kStop) break;
   }
-  synchronizer_.finish();
+  const Duration finished = since_start();
+  record({.rank = comm_.rank(), .step = step_, .start = finished, .computed = finished},
+         synchronizer_.finish(parameters));
   return step_;
 }
 
@@ -47,11 +52,10 @@ bool Trainer::local_steps(const LocalStep& local_step) {
   return true;
 }
 
-void Trainer::average(View parameters, Round round) {
-  SyncReport report = synchronizer_.average(parameters, step_);
+void Trainer::record(Round round, const SyncReport& report) {
   round.together = round.computed + report.waiting;
   round.end = since_start();
-  round.group = std::move(report.group);
+  round.group = report.group;
   if (!hook_) return;
   const TimePoint before = comm_.clock().now();
   hook_(round);

@@ -25,10 +25,18 @@
 
 namespace motley::runtime {
 
+// What a worker does whose peers have all finished or died (SyncReport::alone).
+enum class WhenAlone : std::uint8_t {
+  kContinue,  // makes its own steps to the end
+  kStop,      // makes no more: for workers of different speeds, so that the fast, at the end, need
+              // not wait until the slowest has made as many steps
+};
+
 struct TrainerOptions {
   std::int64_t sync_every = 1;  // local steps per average, at least 1
   double slow = 1;              // this worker is so many times slower (straggler.h)
   Duration base_step{};         // least duration of a local step, reached by sleeping
+  WhenAlone when_alone = WhenAlone::kContinue;
 };
 
 // One round of one worker: computing from `start` to `computed`, waiting to `together`, averaging
@@ -56,15 +64,16 @@ class Trainer {
 
   void on_round(Hook hook) { hook_ = std::move(hook); }
 
-  // Runs rounds until local_step returns false, then tells the others (Synchronizer::finish).
-  // Steps made since the last average are averaged once more. Returns the number of local steps.
-  //   parameters  [n] what is averaged: the model, as one buffer
+  // Waits for all workers, so that they start together; runs rounds until local_step returns
+  // false; then waits for all workers and averages over them (Synchronizer::finish), which is a
+  // round of its own with no computing. Returns the number of local steps.
+  //   parameters  [n] what is averaged: the model, as one buffer; every worker begins with the same
   std::int64_t run(View parameters, const LocalStep& local_step);
 
  private:
   Duration since_start() const;
   bool local_steps(const LocalStep& local_step);
-  void average(View parameters, Round round);
+  void record(Round round, const SyncReport& report);
 
   Communicator& comm_;
   Synchronizer& synchronizer_;

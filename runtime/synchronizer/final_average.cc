@@ -1,0 +1,66 @@
+#include "runtime/synchronizer/final_average.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/group.h"
+
+namespace motley::runtime {
+namespace {
+
+// One tag for each set of ranks (FNV-1a), so that survivors meet who learnt of deaths in different
+// orders. Never 0, which is all ranks in training.
+GroupTag tag_of(const std::vector<int>& ranks) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const int rank : ranks) {
+    hash = (hash ^ static_cast<std::uint64_t>(rank + 1)) * 0x100000001b3u;
+  }
+  return {.id = (hash & ~GroupTag::kControllerBit) | 1};
+}
+
+}  // namespace
+
+SyncReport FinalAverage::over(const std::vector<int>& ranks, View parameters) const {
+  const Group group(ranks, tag_of(ranks));
+  const CallOptions call{.group = &group, .timeout = timeout_};
+  std::vector<std::byte> mean(parameters.size_bytes());
+  const TimePoint begin = comm_.clock().now();
+  comm_.barrier(call).wait();
+  const TimePoint met = comm_.clock().now();
+  comm_
+      .all_reduce(parameters, View(mean.data(), parameters.count, parameters.dtype),
+                  ReduceOp::kAverage, call)
+      .wait();
+  std::copy(mean.begin(), mean.end(), parameters.data);
+  return {.group = ranks, .waiting = met - begin, .averaging = comm_.clock().now() - met};
+}
+
+SyncReport FinalAverage::over_all(View parameters) const {
+  return over(comm_.world().ranks(), parameters);
+}
+
+SyncReport FinalAverage::over_survivors(View parameters) const {
+  std::vector<int> ranks = comm_.world().ranks();
+  const TimePoint begin = comm_.clock().now();
+  while (true) {
+    const TimePoint attempt = comm_.clock().now();
+    try {
+      SyncReport report = over(ranks, parameters);
+      report.waiting += attempt - begin;
+      return report;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kPeerLost) throw;
+      const std::size_t before = ranks.size();
+      for (const int lost : error.ranks()) {
+        if (lost != comm_.rank()) std::erase(ranks, lost);
+      }
+      if (ranks.size() == before) throw;
+    }
+  }
+}
+
+}  // namespace motley::runtime
