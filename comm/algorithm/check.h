@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "comm/algorithm/schedule.h"
-#include "comm/transport/transport.h"
+#include "comm/call_kind.h"
 
 namespace motley {
 

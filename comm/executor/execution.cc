@@ -35,18 +35,6 @@ std::string to_text(const Fingerprint& f) {
 
 }  // namespace
 
-const char* name(CallKind kind) noexcept {
-  switch (kind) {
-    case CallKind::kAllReduce:
-      return "all_reduce";
-    case CallKind::kBroadcast:
-      return "broadcast";
-    case CallKind::kBarrier:
-      return "barrier";
-  }
-  return "unknown";
-}
-
 const std::vector<Algorithm>& algorithms_of(CallKind kind) {
   switch (kind) {
     case CallKind::kAllReduce:

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/call_kind.h"
 #include "comm/clock.h"
 #include "comm/dtype.h"
 #include "comm/error.h"
@@ -31,9 +32,6 @@ struct CallId {
   std::uint32_t number = 0;
   friend auto operator<=>(const CallId&, const CallId&) = default;
 };
-
-enum class CallKind : std::uint8_t { kAllReduce, kBroadcast, kBarrier };
-const char* name(CallKind kind) noexcept;
 
 // What all members of a call must agree on. Travels in every header, so disagreement costs no trip.
 struct Fingerprint {
