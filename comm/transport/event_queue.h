@@ -1,6 +1,8 @@
 // comm/transport/event_queue.h: what happens next in virtual time.
 //
-// A 4-ary heap of 16-byte entries: events at the same time come out in the order of their numbers.
+// Events that are put in in the order in which they happen, as most are where links are alike,
+// stand in line; the others are in a 4-ary heap. Entries have 16 bytes. Events at the same time
+// come out in the order of their numbers.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +24,38 @@ class EventQueue {
     }
   };
 
-  bool empty() const noexcept { return heap_.empty(); }
-  const Event& top() const noexcept { return heap_.front(); }
+  bool empty() const noexcept { return first_ == line_.size() && heap_.empty(); }
+  const Event& top() const noexcept { return line_is_first() ? line_[first_] : heap_.front(); }
 
   // A new event; numbered after all before it.
   void push(std::int64_t time, std::uint32_t slot) { push({time, numbers_++ << 24 | slot}); }
   // An event put off: it keeps its number, and so its place among those at its new time.
   void push(const Event& event) {
+    if (first_ != line_.size() && event.before(line_.back())) {
+      push_heap(event);
+    } else {
+      line_.push_back(event);
+    }
+  }
+
+  Event pop() {
+    if (!line_is_first()) return pop_heap();
+    const Event event = line_[first_++];
+    if (first_ == line_.size() || first_ == kMostPassed) {  // forget those that have passed
+      line_.erase(line_.begin(), line_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    return event;
+  }
+
+ private:
+  static constexpr std::size_t kMostPassed = 1 << 16;
+
+  bool line_is_first() const noexcept {
+    return first_ != line_.size() && (heap_.empty() || line_[first_].before(heap_.front()));
+  }
+
+  void push_heap(const Event& event) {
     std::size_t i = heap_.size();
     heap_.push_back(event);
     while (i > 0 && event.before(heap_[(i - 1) / 4])) {
@@ -38,7 +65,7 @@ class EventQueue {
     heap_[i] = event;
   }
 
-  Event pop() {
+  Event pop_heap() {
     const Event first = heap_.front();
     const Event last = heap_.back();
     heap_.pop_back();
@@ -57,7 +84,8 @@ class EventQueue {
     return first;
   }
 
- private:
+  std::vector<Event> line_;  // ascending from first_ on
+  std::size_t first_ = 0;
   std::vector<Event> heap_;
   std::uint64_t numbers_ = 0;
 };
