@@ -11,55 +11,12 @@
 #include <exception>
 #include <utility>
 
-// Sanitizers must be told when the stack changes. This is the one place that knows which is there.
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
+#include "test/support/fiber_switch.h"
 
 namespace motley::test {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
-
-// One side of a switch: the thread's own stack, or a fiber's.
-struct Side {
-  const void* bottom = nullptr;
-  std::size_t size = 0;
-  void* address_state = nullptr;  // AddressSanitizer's, while the other side runs
-  void* thread_state = nullptr;   // ThreadSanitizer's
-};
-
-#if defined(__SANITIZE_ADDRESS__)
-void leaving(Side& from, const Side& to) {
-  __sanitizer_start_switch_fiber(&from.address_state, to.bottom, to.size);
-}
-void leaving_for_good(const Side& to) {
-  __sanitizer_start_switch_fiber(nullptr, to.bottom, to.size);
-}
-void arrived(const Side& at, Side& from) {
-  __sanitizer_finish_switch_fiber(at.address_state, &from.bottom, &from.size);
-}
-void make_state(Side&) {}
-void drop_state(Side&) {}
-#elif defined(__SANITIZE_THREAD__)
-void leaving(Side& from, const Side& to) {
-  from.thread_state = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(to.thread_state, 0);
-}
-void leaving_for_good(const Side& to) { __tsan_switch_to_fiber(to.thread_state, 0); }
-void arrived(const Side&, Side&) {}
-void make_state(Side& side) { side.thread_state = __tsan_create_fiber(0); }
-void drop_state(Side& side) { __tsan_destroy_fiber(side.thread_state); }
-#else
-void leaving(Side&, const Side&) {}
-void leaving_for_good(const Side&) {}
-void arrived(const Side&, Side&) {}
-void make_state(Side&) {}
-void drop_state(Side&) {}
-#endif
 
 // The exceptions being handled are kept per thread; a fiber that suspends inside a catch block must
 // find its own again. The ABI fixes their size: a pointer and a counter.
@@ -108,8 +65,8 @@ struct Fiber::Impl {
   boost::context::stack_context stack;
   boost::context::fiber fiber;
   boost::context::fiber caller;
-  Side inside;
-  Side outside;
+  StackSide inside;
+  StackSide outside;
   HandledExceptions handled;
   std::exception_ptr error;
   bool entered = false;
