@@ -1,0 +1,78 @@
+#include "wide/dictionary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "comm/error.h"
+
+namespace motley::wide {
+namespace {
+
+// Murmur3's last mixing step: ids that differ in any bit spread over the whole table.
+std::uint32_t mix(std::uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  return x ^ (x >> 16);
+}
+
+}  // namespace
+
+Dictionary::Dictionary(std::vector<std::uint32_t> ids) : ids_(std::move(ids)) {
+  if (ids_.size() > (std::size_t{1} << 31)) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("dictionary: {} distinct features exceed the limit 2^31", ids_.size()));
+  }
+  table_.assign(16, kUnknown);
+  while (table_.size() < 2 * ids_.size()) table_.assign(2 * table_.size(), kUnknown);
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    const std::size_t at = find(ids_[i]);
+    if (table_[at] != kUnknown) {
+      throw Error(ErrorCode::kInvalid, fmt::format("dictionary: id {} appears twice", ids_[i]));
+    }
+    table_[at] = static_cast<std::uint32_t>(i);
+  }
+}
+
+std::size_t Dictionary::find(std::uint32_t id) const noexcept {
+  const std::size_t mask = table_.size() - 1;
+  std::size_t at = mix(id) & mask;
+  while (table_[at] != kUnknown && ids_[table_[at]] != id) at = (at + 1) & mask;
+  return at;
+}
+
+void Dictionary::grow() {
+  table_.assign(2 * table_.size(), kUnknown);
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    table_[find(ids_[i])] = static_cast<std::uint32_t>(i);
+  }
+}
+
+Dictionary Dictionary::by_frequency(const Dataset& data) {
+  Dictionary seen;
+  std::vector<std::uint64_t> counts;
+  for (const std::uint32_t id : data.ids) {
+    const std::size_t at = seen.find(id);
+    if (seen.table_[at] != kUnknown) {
+      ++counts[seen.table_[at]];
+      continue;
+    }
+    seen.table_[at] = static_cast<std::uint32_t>(seen.ids_.size());
+    seen.ids_.push_back(id);
+    counts.push_back(1);
+    if (2 * seen.ids_.size() > seen.table_.size()) seen.grow();
+  }
+  std::vector<std::uint32_t> order(seen.ids_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return counts[a] != counts[b] ? counts[a] > counts[b] : seen.ids_[a] < seen.ids_[b];
+  });
+  std::vector<std::uint32_t> ids(order.size());
+  std::transform(order.begin(), order.end(), ids.begin(),
+                 [&](std::uint32_t i) { return seen.ids_[i]; });
+  return Dictionary(std::move(ids));
+}
+
+}  // namespace motley::wide
