@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/control/local_control.h"
 #include "comm/error.h"
 #include "comm/transport/inproc.h"
 
@@ -18,12 +19,13 @@ void run_local(int size, const std::function<void(Communicator&)>& body, const O
                 fmt::format("run_local: {} ranks; at least 1 is needed.", size));
   }
   InprocNetwork network(size);
+  LocalControl control(size);
   std::vector<Communicator> seats;
   for (int rank = 0; rank < size; ++rank) {
     Options mine = options;
     mine.rank = rank;
     mine.size = size;
-    seats.emplace_back(network.transport(rank), Clock::real(), mine);
+    seats.emplace_back(network.transport(rank), control.connect(rank), Clock::real(), mine);
   }
   std::mutex mutex;
   std::exception_ptr first;
@@ -32,9 +34,7 @@ void run_local(int size, const std::function<void(Communicator&)>& body, const O
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
     }
-    for (Communicator& seat : seats) {
-      if (seat.rank() != rank) seat.report_lost(rank, why);
-    }
+    control.report_lost(rank, why);
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {

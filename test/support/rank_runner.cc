@@ -1,9 +1,60 @@
 #include "test/support/rank_runner.h"
 
+#include <exception>
+#include <mutex>
+#include <thread>
+
 #include "comm/error.h"
 #include "comm/local.h"
+#include "comm/transport/factory.h"
+#include "comm/version.h"
+#include "test/support/memory_store.h"
+#include "test/support/simulation.h"
 
 namespace motley::test {
+namespace {
+
+using Factory = std::unique_ptr<Transport> (*)(const TransportSetup&);
+
+// Ranks as threads over a transport that could join processes. The first error is thrown.
+void run_threads(Factory make, int size, const RankBody& body, const Options& options) {
+  MemoryStore store;
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Clock& clock = Clock::real();
+        Communicator comm(make({.rank = rank,
+                                .size = size,
+                                .store = store,
+                                .name = "world",
+                                .clock = clock,
+                                .options = options,
+                                .deadline = clock.now() + seconds(60)}),
+                          clock, options);
+        body(comm);
+        comm.barrier().wait();  // nobody leaves while another may still need its memory
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+void run_fibers(int size, const RankBody& body, const Options& options) {
+  run_simulated({.topology = Topology::uniform(size)},
+                [&](int, std::unique_ptr<Transport> transport, Clock& clock) {
+                  Communicator comm(std::move(transport), clock, options);
+                  body(comm);
+                });
+}
+
+}  // namespace
 
 void run_ranks(int size, const RankBody& body, const Options& options) {
   run_local(size, body, options);
@@ -12,9 +63,12 @@ void run_ranks(int size, const RankBody& body, const Options& options) {
 void run_ranks_on(const std::string& transport, int size, const RankBody& body,
                   const Options& options) {
   if (transport == "inproc") return run_ranks(size, body, options);
+  if (transport == "shm") return run_threads(make_shm_transport, size, body, options);
+  if (transport == "ucx") return run_threads(make_ucx_transport, size, body, options);
+  if (transport == "sim") return run_fibers(size, body, options);
   throw Error(ErrorCode::kInvalid, "run_ranks_on: there is no transport '" + transport + "'.");
 }
 
-std::vector<std::string> transports() { return {"inproc"}; }
+std::vector<std::string> transports() { return {"inproc", "shm", "sim"}; }
 
 }  // namespace motley::test
