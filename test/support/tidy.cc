@@ -10,9 +10,9 @@
 #include <string_view>
 
 namespace motley::tidy {
-namespace {
+using namespace std::string_view_literals;
 
-using std::string_view_literals::operator""sv;
+namespace {
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
