@@ -14,6 +14,7 @@
 #include "comm/controller.h"
 #include "comm/error.h"
 #include "comm/options.h"
+#include "comm/version.h"
 
 DEFINE_string(bind, "tcp://127.0.0.1:0", "where to listen; port 0: one that the kernel chooses");
 DEFINE_int32(size, 0, "number of ranks of the job; 0: MOTLEY_SIZE");
@@ -49,6 +50,7 @@ void serve() {
 int main(int argc, char** argv) {
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
+  gflags::SetVersionString(motley::version_text());
   gflags::SetUsageMessage("runs the controller of a job and prints its address");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
