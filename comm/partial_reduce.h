@@ -3,8 +3,7 @@
 //   PartialReducer reducer(comm, {.group_size = 2});
 //   for (std::int64_t step = 0; step < steps; ++step) {
 //     train_locally(model);
-//     reducer.average(model, step);        // in place of comm.all_reduce(model,
-//     ReduceOp::kAverage)
+//     reducer.average(model, step);        // instead of all_reduce(model, ReduceOp::kAverage)
 //   }
 //   reducer.leave();                       // the others go on without us
 //
@@ -47,12 +46,15 @@ class PartialReducer {
   PartialReducer(PartialReducer&&) noexcept;
   ~PartialReducer();  // leaves, if leave() was not called
 
-  // Averages data [n] in place with the group that the controller chooses. data is unchanged until
-  // the group has succeeded. Same n and dtype on every rank.
-  //   step    this worker's count of local steps, never decreasing
-  //   cost    2(P-1)/P * n elements sent, one round trip to the controller
-  //   errors  kTimeout (naming who was waited for), kMismatch, kAborted if this rank was declared
-  //   dead
+  // Averages data [n] in place with the group that the controller chooses. Same n and dtype on
+  // every rank. A group commits when all its living members have the average, so they end alike;
+  // until then, and if this throws, data is unchanged.
+  //   step    this worker's count of local steps, never decreasing; seen in messages only
+  //   cost    2(P-1)/P * n elements sent, two round trips to the controller; n elements of memory
+  //   errors  kTimeout (naming who was waited for), kMismatch (n, dtype, group_size), kPeerLost if
+  //   the
+  //           controller is gone, kAborted if this rank was declared dead. After kTimeout and
+  //           kMismatch the reducer may be used again
   PartialResult average(View data, std::int64_t step);
 
   // This worker makes no more steps. Idempotent; the others' groups shrink as needed.
