@@ -11,12 +11,16 @@ constexpr int kRepeatAfter = 2;
 // So many heartbeats after a process was seen to end, the controller's word is waited for no
 // longer.
 constexpr int kExitGrace = 3;
+// The first hello is often said before there is a connection; until one is heard, it is said again
+// after this long, then after twice as long, and so on.
+constexpr Duration kFirstHello = std::chrono::milliseconds(5);
 
 }  // namespace
 
 ClientCore::ClientCore(const ClientConfig& config, TimePoint now)
     : config_(config),
       next_heartbeat_(now),
+      hello_wait_(kFirstHello),
       heard_(now),
       is_lost_(static_cast<std::size_t>(config.size)) {}
 
@@ -90,6 +94,8 @@ void ClientCore::on_time(TimePoint now) {
   next_heartbeat_ = now + config_.heartbeat;
   if (failure_) return;
   if (!admitted()) {
+    next_heartbeat_ = now + std::min(hello_wait_, config_.heartbeat);
+    hello_wait_ = std::min(2 * hello_wait_, config_.heartbeat);
     return send({.type = MessageType::kHello,
                  .rank = config_.rank,
                  .count = config_.size,

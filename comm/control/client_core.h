@@ -81,6 +81,7 @@ class ClientCore {
 
   ClientConfig config_;
   TimePoint next_heartbeat_;
+  Duration hello_wait_;
   TimePoint heard_;
   std::uint32_t epoch_ = 0;
   Duration lease_{};
