@@ -76,6 +76,16 @@ std::uint64_t TrainingRun::rows_planned() const noexcept {
          (share_begin(options_.rank + 1) - share_begin(options_.rank));
 }
 
+std::optional<Evaluation> TrainingRun::validate() const {
+  if (!validation_) return std::nullopt;
+  return evaluate(model_.scores(*validation_), validation_->labels);
+}
+
+double TrainingRun::running_loss() const noexcept {
+  const std::size_t rows = next_row_ - share_begin(options_.rank);
+  return rows > 0 ? epoch_loss_ / static_cast<double>(rows) : 0;
+}
+
 void TrainingRun::begin_epoch() {
   // From the identity each time, so that an epoch's order depends on seed and epoch alone. Drawn
   // without <random>'s distributions, whose results differ between standard libraries.
@@ -92,8 +102,8 @@ void TrainingRun::end_epoch() {
   const std::size_t share = share_begin(options_.rank + 1) - share_begin(options_.rank);
   EpochReport report{.epoch = epoch_,
                      .train_loss = share > 0 ? epoch_loss_ / static_cast<double>(share) : 0};
-  if (validation_) {
-    report.validation = evaluate(model_.scores(*validation_), validation_->labels);
+  report.validation = validate();
+  if (report.validation) {
     const double loss = report.validation->log_loss;
     if (best_epoch_ == 0 || loss < best_loss_) {
       best_loss_ = loss;
@@ -120,7 +130,8 @@ bool TrainingRun::next_step() {
   }
   const std::size_t end = share_begin(options_.rank + 1);
   const std::size_t n = std::min(options_.sync_rows, end - next_row_);
-  const UpdateOptions update{.learning_rate = options_.learning_rate,
+  const float workers = static_cast<float>(options_.size);
+  const UpdateOptions update{.learning_rate = options_.learning_rate * std::sqrt(workers),
                              .l2 = options_.l2,
                              .l2_factors = options_.l2_factors,
                              .batch_rows = options_.batch_rows};

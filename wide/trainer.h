@@ -9,7 +9,9 @@
 // rows are shuffled alike on all and split into as many shares; each worker trains on its own, and
 // all make the same number of steps, so that every step may end in a collective call. After each
 // step the whole state is averaged, weights and AdaGrad's accumulators alike: then a feature that
-// only one worker saw takes the mean of its moves, with the mean of its evidence.
+// only one worker saw takes the mean of its moves, with the mean of its evidence. Moves are divided
+// by p and evidence too, so a step of AdaGrad counts 1/p * sqrt(p) of one worker's: the learning
+// rate is multiplied by sqrt(p) to make up for it.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +39,9 @@ struct EpochReport {
 struct TrainOptions {
   ModelOptions model;
   int epochs = 20;             // passes over the data, at most
-  float learning_rate = 0.1f;  // of AdaGrad
-  float l2 = 0;                // on linear weights, per entry that uses the weight
-  float l2_factors = 0;        // on factors
+  float learning_rate = 0.1f;  // of AdaGrad, for one worker
+  float l2 = 2e-5f;            // on linear weights, per entry that uses the weight
+  float l2_factors = 5e-4f;    // on factors
   std::size_t batch_rows = 1;  // rows per update; 1 learns most per epoch
   std::size_t sync_rows = 0;   // rows of this worker per step; 0: its whole share of an epoch
   int patience = 3;            // epochs without a better validation loss before an early stop
@@ -71,16 +73,21 @@ class TrainingRun {
   std::uint64_t rows_trained() const noexcept { return rows_trained_; }  // by this worker
   std::uint64_t rows_planned() const noexcept;  // by this worker, without an early stop
 
+  // Mean loss of this worker's rows in the current epoch so far, each before its update.
+  double running_loss() const noexcept;
+
   Model& model() noexcept { return model_; }
   const Model& model() const noexcept { return model_; }
   const Samples& samples() const noexcept { return train_; }
   const std::vector<EpochReport>& reports() const noexcept { return reports_; }
+  // The model as it is now on the validation data, if there is any.
+  std::optional<Evaluation> validate() const;
   // The epoch whose state the model has, once training is over.
   int best_epoch() const noexcept { return best_epoch_; }
 
  private:
   void begin_epoch();
-  void end_epoch();  // false if training is over
+  void end_epoch();
   std::size_t share_begin(int rank) const noexcept;
 
   TrainOptions options_;
