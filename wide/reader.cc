@@ -248,7 +248,7 @@ class RowParser {
     const char* p = token;
     if (data_.format == Format::kLibffm) data_.fields.push_back(index(token, stop, p, "field"));
     data_.ids.push_back(index(token, stop, p, "index"));
-    if (*p != '1' || p + 1 != stop) {
+    if (p == stop || *p != '1' || p + 1 != stop) {
       if (std::find(p, stop, ':') != stop) {
         fail(token, stop, fmt::format("has too many ':' for a {} file", name(data_.format)));
       }
