@@ -69,4 +69,16 @@ const std::vector<Algorithm>& barrier_algorithms() {
   return families;
 }
 
+const std::vector<Algorithm>& algorithms_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::kAllReduce:
+      return all_reduce_algorithms();
+    case CallKind::kBroadcast:
+      return broadcast_algorithms();
+    case CallKind::kBarrier:
+      break;
+  }
+  return barrier_algorithms();
+}
+
 }  // namespace motley

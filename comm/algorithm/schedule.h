@@ -24,6 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/call_kind.h"
+
 namespace motley {
 
 struct Step {
@@ -71,5 +73,6 @@ Schedule dissemination_barrier(int rank, int size);
 const std::vector<Algorithm>& all_reduce_algorithms();
 const std::vector<Algorithm>& broadcast_algorithms();
 const std::vector<Algorithm>& barrier_algorithms();
+const std::vector<Algorithm>& algorithms_of(CallKind kind);
 
 }  // namespace motley

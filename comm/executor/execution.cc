@@ -35,18 +35,6 @@ std::string to_text(const Fingerprint& f) {
 
 }  // namespace
 
-const std::vector<Algorithm>& algorithms_of(CallKind kind) {
-  switch (kind) {
-    case CallKind::kAllReduce:
-      return all_reduce_algorithms();
-    case CallKind::kBroadcast:
-      return broadcast_algorithms();
-    case CallKind::kBarrier:
-      break;
-  }
-  return barrier_algorithms();
-}
-
 Execution::Execution(Transport& transport, const Call& call) : transport_(transport), call_(call) {
   const int me = call.group->index_of(transport.rank());
   schedule_ = algorithm_of(call).make(me, call.group->size(), call.root);

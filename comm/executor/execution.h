@@ -37,9 +37,6 @@ struct Call {
   TimePoint deadline{};
 };
 
-// All schedule families of a kind of call.
-const std::vector<Algorithm>& algorithms_of(CallKind kind);
-
 class Execution final : public Sink {
  public:
   static constexpr int kWindow = 8;  // unfinished steps of a piece

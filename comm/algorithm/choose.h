@@ -1,0 +1,23 @@
+// comm/algorithm/choose.h: the cheapest schedule family for a call.
+#pragma once
+
+#include <cstddef>
+
+#include "comm/call_kind.h"
+#include "comm/topology.h"
+
+namespace motley {
+
+struct Choice {
+  CallKind kind = CallKind::kAllReduce;
+  std::size_t bytes = 0;  // per rank
+  int root = 0;
+};
+
+// Index in algorithms_of(kind) of the family that costs least among topology.ranks() ranks; the
+// first of those that cost the same. Ranks that pass the same get the same answer, on any machine:
+// times are whole nanoseconds, and no sum of floating-point numbers is involved.
+//   cost  that of cost() for each family, some milliseconds at 64 ranks: remember the answer
+int choose(const Choice& call, const Topology& topology);
+
+}  // namespace motley

@@ -1,0 +1,57 @@
+// The chooser takes the cheapest family: few steps for short buffers, few bytes for long ones.
+#include "comm/algorithm/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "comm/algorithm/cost.h"
+#include "comm/algorithm/schedule.h"
+
+namespace motley {
+namespace {
+
+std::string chosen(std::size_t bytes, const Topology& topology) {
+  const int index = choose({.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
+  return all_reduce_algorithms()[static_cast<std::size_t>(index)].name;
+}
+
+TEST(Choose, FewStepsForShortBuffers) {
+  for (const int ranks : {32, 48, 64}) {
+    for (const std::size_t bytes : {0, 4, 1'000}) {
+      EXPECT_EQ(chosen(bytes, Topology::uniform(ranks)), "halving_doubling")
+          << ranks << " " << bytes;
+    }
+  }
+  EXPECT_EQ(chosen(4, Topology::uniform(3)), "direct");  // both messages of a phase at once
+}
+
+// With 48 ranks halving-doubling sends the whole buffer twice more.
+TEST(Choose, FewBytesForLongBuffers) {
+  for (const int ranks : {3, 7, 48}) {
+    EXPECT_NE(chosen(100 << 20, Topology::uniform(ranks)), "halving_doubling") << ranks;
+  }
+}
+
+TEST(Choose, TakesTheCheapest) {
+  for (const int ranks : {1, 2, 5, 16, 64, 500}) {
+    for (const std::size_t bytes : {0, 1, 10'000, 10'000'000}) {
+      const Topology topology = Topology::uniform(ranks);
+      const int index = choose({.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
+      const Duration least =
+          cost(all_reduce_algorithms()[static_cast<std::size_t>(index)], bytes, topology);
+      for (const Algorithm& family : all_reduce_algorithms()) {
+        EXPECT_LE(least, cost(family, bytes, topology))
+            << family.name << " " << ranks << " " << bytes;
+      }
+    }
+  }
+}
+
+TEST(Choose, HasOneAnswerWhereThereIsOneFamily) {
+  EXPECT_EQ(choose({.kind = CallKind::kBarrier}, Topology::uniform(5)), 0);
+  EXPECT_EQ(choose({.kind = CallKind::kBroadcast, .bytes = 9, .root = 3}, Topology::uniform(5)), 0);
+}
+
+}  // namespace
+}  // namespace motley

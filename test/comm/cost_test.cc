@@ -1,0 +1,151 @@
+// The cost model says what the simulator takes, to the nanosecond, and what textbooks say where
+// they have a formula.
+#include "comm/algorithm/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/executor/engine.h"
+#include "comm/transport/sim.h"
+
+namespace motley {
+namespace {
+
+using std::chrono::microseconds;
+
+// Reductions take no time in the simulator; here they take less than a nanosecond.
+constexpr double kAtOnce = 1e18;
+
+// The time that a call of `count` int32 takes in the simulator, in one piece.
+Duration simulated(CallKind kind, int algorithm, std::size_t count, const Topology& topology) {
+  SimNetwork network({.topology = topology});
+  const Group world = Group::world(topology.ranks());
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<Request> requests;
+  std::vector<std::vector<std::int32_t>> data(world.ranks().size(),
+                                              std::vector<std::int32_t>(count, 1));
+  for (int r = 0; r < topology.ranks(); ++r) {
+    engines.push_back(std::make_unique<Engine>(network.transport(r), network.clock()));
+    std::vector<std::int32_t>& mine = data[static_cast<std::size_t>(r)];
+    Call call{.kind = kind, .group = &world, .in = mine, .out = mine};
+    call.algorithm = algorithm;
+    call.segment_bytes = 1 << 20;
+    call.deadline = TimePoint(seconds(1'000));
+    requests.push_back(engines.back()->start(call));
+  }
+  while (network.step()) {
+  }
+  for (Request& request : requests) EXPECT_TRUE(request.test());
+  return network.clock().now().time_since_epoch();
+}
+
+struct Case {
+  CallKind kind;
+  int algorithm;
+};
+
+class EveryFamily : public ::testing::TestWithParam<Case> {};
+
+// Counts that are multiples of all sizes, so that chunks are equal; 0 too. 33, 48: not powers of
+// two. Ranks share one host, or there are three to a host.
+TEST_P(EveryFamily, CostsWhatTheSimulatorTakes) {
+  const auto [kind, algorithm] = GetParam();
+  const Algorithm& family = algorithms_of(kind)[static_cast<std::size_t>(algorithm)];
+  for (const int size : {1, 2, 3, 4, 5, 7, 8, 12, 33, 48}) {
+    for (const int ranks_per_host : {size}) {
+      std::vector<int> hosts;
+      for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / ranks_per_host);
+      const Topology topology = Topology::hosts(hosts, {.within = {microseconds(2), 1e9},
+                                                        .between = {microseconds(20), 1e8},
+                                                        .reduce_bytes_per_second = kAtOnce});
+      for (const int per_rank : {0, 1, 64}) {
+        const auto count =
+            static_cast<std::size_t>(kind == CallKind::kBarrier ? 0 : size * 32 * per_rank);
+        EXPECT_EQ(cost(family, count * 4, topology).count(),
+                  simulated(kind, algorithm, count, topology).count())
+            << family.name << ", size " << size << ", " << ranks_per_host << " ranks a host, "
+            << count << " elements";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cost, EveryFamily,
+                         ::testing::Values(Case{CallKind::kAllReduce, 0},
+                                           Case{CallKind::kAllReduce, 1},
+                                           Case{CallKind::kAllReduce, 2},
+                                           Case{CallKind::kBroadcast, 0},
+                                           Case{CallKind::kBarrier, 0}));
+
+// alpha = 10 us, beta = 1 ns a byte, gamma = 0.5 ns a byte.
+constexpr Link kLink{microseconds(10), 1e9};
+Topology textbook(int ranks) {
+  return Topology::hosts(std::vector<int>(static_cast<std::size_t>(ranks)),
+                         {.within = kLink, .between = kLink, .reduce_bytes_per_second = 2e9});
+}
+constexpr double kAlpha = 10e-6, kBeta = 1e-9, kGamma = 0.5e-9;
+
+// 200: too many steps to walk through all; ranks are alike, so one speaks for all.
+TEST(Cost, OfTheRingIsTheTextbooks) {
+  for (const int p : {2, 8, 64, 200}) {
+    const double n = p * 10'000;
+    const double expected = 2 * (p - 1) * (kAlpha + n / p * kBeta) + (p - 1) * n / p * kGamma;
+    EXPECT_NEAR(
+        to_seconds(cost(all_reduce_algorithms()[1], static_cast<std::size_t>(n), textbook(p))),
+        expected, 1e-9 * p)
+        << p;
+  }
+}
+
+TEST(Cost, OfHalvingDoublingIsTheTextbooks) {
+  for (const int p : {2, 8, 64, 1024}) {
+    const double n = p * 1'000;
+    double levels = 0;
+    for (int q = 1; q < p; q *= 2) ++levels;
+    const double expected =
+        2 * levels * kAlpha + 2 * (p - 1) * n / p * kBeta + (p - 1) * n / p * kGamma;
+    EXPECT_NEAR(
+        to_seconds(cost(all_reduce_algorithms()[2], static_cast<std::size_t>(n), textbook(p))),
+        expected, 1e-7)
+        << p;
+  }
+}
+
+TEST(Cost, OfOneRankIsNothing) {
+  for (const Algorithm& family : all_reduce_algorithms()) {
+    EXPECT_EQ(cost(family, 1 << 20, textbook(1)), Duration::zero());
+  }
+}
+
+TEST(Cost, GrowsWithBytesAndLatency) {
+  for (const Algorithm& family : all_reduce_algorithms()) {
+    for (const int p : {2, 9, 300}) {
+      EXPECT_LT(cost(family, 1'000, textbook(p)), cost(family, 1'000'000, textbook(p)))
+          << family.name;
+      EXPECT_LT(cost(family, 1'000, textbook(p)),
+                cost(family, 1'000, Topology::uniform(p, {microseconds(30), 1e9})))
+          << family.name;
+    }
+  }
+}
+
+// The longest exchanges of halving-doubling are with the nearest ranks, so within hosts.
+TEST(Cost, OfHalvingDoublingIsLowerWhereNeighboursShareAHost) {
+  const TopologyCosts costs{.between = {microseconds(20), 1e8}};
+  const Algorithm& family = all_reduce_algorithms()[2];
+  EXPECT_LT(cost(family, 1 << 20, Topology::hosts({0, 0, 0, 0, 1, 1, 1, 1}, costs)),
+            cost(family, 1 << 20, Topology::hosts({0, 1, 0, 1, 0, 1, 0, 1}, costs)));
+}
+
+// Two thousand ranks are priced without storing a ring of them.
+TEST(Cost, OfManyRanksIsFoundQuickly) {
+  for (const Algorithm& family : all_reduce_algorithms()) {
+    EXPECT_GT(cost(family, 1 << 20, textbook(2048)), microseconds(20)) << family.name;
+  }
+}
+
+}  // namespace
+}  // namespace motley
