@@ -17,7 +17,7 @@
 //   a death  a rank that ends other than with 0 is reported: which, how, its last lines. The
 //            controller tells the other ranks, so that they fail at once and can say so; those
 //            still running after `grace` get TERM, and KILL after as long again
-//   the end  no rank outlives this process, even if it is killed
+//   the end  nothing of the job outlives this process, even if it is killed
 #pragma once
 
 #include <cstdint>

@@ -66,6 +66,7 @@ void Supervisor::start(SpawnOptions spawn) {
   spawn.error = error.write.get();
   const std::string prefix = fmt::format("[{}] ", ranks_.size());
   Rank& rank = ranks_.emplace_back(Process(spawn));
+  guard_.watch(rank.pid);
   rank.streams.push_back({std::move(out.read), LineBuffer(prefix, rank.last), &sinks_.front()});
   rank.streams.push_back({std::move(error.read), LineBuffer(prefix, rank.last), &sinks_.back()});
   for (const Stream& stream : rank.streams) set_nonblocking(stream.fd);
@@ -185,6 +186,7 @@ void Supervisor::reap() {
 void Supervisor::ended(int number, const ExitStatus& status) {
   Rank& rank = ranks_[static_cast<std::size_t>(number)];
   const TimePoint now = clock_.now();
+  guard_.forget(rank.pid);
   rank.running = false;
   rank.drained = now + kDrainTime;
   // First of all: the others shall not wait for it. One that left in good order is not lost, which

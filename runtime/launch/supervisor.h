@@ -12,6 +12,7 @@
 #include "comm/clock.h"
 #include "runtime/launch.h"
 #include "runtime/launch/controller_process.h"
+#include "runtime/launch/guard.h"
 #include "runtime/launch/job_policy.h"
 #include "runtime/launch/line_buffer.h"
 #include "runtime/launch/process.h"
@@ -85,6 +86,7 @@ class Supervisor {
   TimePoint started_ = clock_.now();
   JobPolicy policy_;
   std::deque<Sink> sinks_;  // for output and errors, or one for both if they go to one place
+  Guard guard_{options_.size};
   std::deque<Rank> ranks_;  // a Stream refers to its Rank
 };
 
