@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace motley {
+namespace {
+
+constexpr Duration kMoment = seconds(0.1);  // for a store to answer
+
+}  // namespace
 
 std::vector<std::string> exchange(const TransportSetup& setup, std::string_view what,
                                   std::string_view mine) {
@@ -15,8 +22,11 @@ std::vector<std::string> exchange(const TransportSetup& setup, std::string_view 
       all[static_cast<std::size_t>(rank)] = mine;
       continue;
     }
-    try {  // once the deadline has passed, get() still returns what is there
-      all[static_cast<std::size_t>(rank)] = setup.store.get(key(rank), setup.deadline);
+    // Once one is missing, the others get a moment each to show that they are there.
+    const TimePoint moment = setup.clock.now() + kMoment;
+    try {
+      all[static_cast<std::size_t>(rank)] = setup.store.get(
+          key(rank), missing.empty() ? setup.deadline : std::max(setup.deadline, moment));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kTimeout) throw;
       missing.push_back(rank);

@@ -352,7 +352,7 @@ TEST_P(TransportContract, CarriesAllToAllTrafficOfThreads) {
   EXPECT_EQ(bad, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, testing::Values("inproc", "shm"),
+INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, testing::Values("inproc", "shm", "ucx"),
                          [](const auto& param) { return param.param; });
 
 }  // namespace

@@ -1,0 +1,397 @@
+// Ranks on any hosts talk through UCX: eager active messages that carry their whole header.
+//
+// Sends are copied, so UCX never reads a caller's memory later. Each sender keeps at most a window
+// of bytes on the way to a receiver: the receiver says how many it has taken, and counts what it
+// keeps beyond kKeptBytes as not taken. Messages are numbered, as UCX does not promise that a large
+// one is not overtaken by a small one.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/bell.h"
+#include "comm/transport/factory.h"
+#include "comm/transport/matcher.h"
+#include "comm/transport/rendezvous.h"
+#include "comm/transport/ucx_header.h"
+#include "comm/transport/ucx_worker.h"
+
+namespace motley {
+namespace {
+
+constexpr std::size_t kWindowBytes = 8 << 20;  // to one receiver, not yet taken by it
+constexpr std::size_t kKeptBytes = 64 << 20;   // of one sender's messages that nobody asked for yet
+constexpr int kSteps = 64;                     // of UCX, in one poll
+constexpr int kYields = 16;                    // polls in vain before sleeping
+constexpr Duration kLongestSleep = seconds(1);
+constexpr Duration kConnectSleep = seconds(0.002);  // between looks at what has no descriptor
+constexpr Duration kCloseTime = seconds(1);         // for what is under way to leave this process
+constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's own buffers hold any
+
+class UcxTransport final : public Transport {
+ public:
+  explicit UcxTransport(const TransportSetup& setup)
+      : rank_(setup.rank),
+        max_message_bytes_(std::max<std::size_t>(setup.options.segment_bytes, 1)),
+        window_(std::max(kWindowBytes, 4 * max_message_bytes_)),
+        peers_(static_cast<std::size_t>(setup.size)),
+        worker_({.message = [this](ConstBytes message) { take(message); },
+                 .broken = [this](int peer, const std::string& why) { report_lost(peer, why); }}) {
+    if (getrandom(&session_, sizeof(session_), 0) != sizeof(session_)) {
+      throw_errno("draw a random number");
+    }
+  }
+  ~UcxTransport() override;
+
+  void connect(const TransportSetup& setup);
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(peers_.size()); }
+  const char* name() const noexcept override { return "ucx"; }
+  std::size_t max_message_bytes() const noexcept override { return max_message_bytes_; }
+
+  bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
+                 std::uint32_t cookie) override {
+    assert(to != rank_ && data.size() <= max_message_bytes_);
+    Peer& receiver = peer(to);
+    if (!receiver.lost && receiver.queue.empty() && send(to, tag, data)) return true;
+    receiver.queue.push_back({tag, data, &sink, cookie});
+    return false;
+  }
+  void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {
+    matcher_.post(from, tag, sink, cookie);
+  }
+
+  bool poll() override;
+  void wait(TimePoint until) override;
+  void wake() noexcept override { bell_.ring(); }
+
+  void cancel(Sink& sink, const CallId& call) noexcept override {
+    for (Peer& it : peers_) {
+      std::erase_if(it.queue, [&](const Queued& send) { return send.sink == &sink; });
+    }
+    matcher_.cancel(sink, call);
+  }
+  void retire_before(const GroupTag& tag) noexcept override { matcher_.retire_before(tag); }
+  void report_lost(int lost, const std::string& why) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      news_.emplace_back(lost, why);
+    }
+    has_news_.store(true, std::memory_order_release);
+    wake();
+  }
+
+ private:
+  struct Queued {  // a send that found the window full
+    Tag tag;
+    ConstBytes data;
+    Sink* sink;
+    std::uint32_t cookie;
+  };
+  struct Early {  // a message that overtook another
+    Tag tag;
+    std::vector<std::byte> data;
+  };
+  struct Peer {
+    std::uint64_t session = 0;  // its
+    bool greeted = false;
+    bool ready = false;
+    bool left = false;
+    bool lost = false;
+    std::deque<Queued> queue;
+    std::uint64_t next_out = 0;     // number of the next message to it
+    std::uint64_t sent_bytes = 0;   // to it
+    std::uint64_t taken_bytes = 0;  // by it, as far as we know
+    std::uint64_t next_in = 0;      // number of the next message from it
+    std::map<std::uint64_t, Early> early;
+    std::uint64_t arrived_bytes = 0;   // from it
+    std::uint64_t credited_bytes = 0;  // what we last told it
+  };
+
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  // What a message counts against the window.
+  static std::uint64_t cost(std::size_t size) noexcept { return UcxHeader::kBytes + size; }
+
+  bool send(int to, const Tag& tag, ConstBytes data);
+  void send(int to, UcxHeader header, ConstBytes data);
+  void take(ConstBytes message);
+  void take_data(const UcxHeader& header, ConstBytes data);
+  void arrived(int from, const Tag& tag, ConstBytes data);
+  bool take_news();
+  bool retry_sends(int to);
+  void give_credit(int from);
+  void sleep(TimePoint until);
+  std::vector<int> unconnected();
+  std::vector<int> unflushed();
+  void step_towards(const std::vector<int>& missing, TimePoint deadline);
+
+  const int rank_;
+  const std::size_t max_message_bytes_;
+  const std::uint64_t window_;
+  std::uint64_t session_ = 0;
+  std::vector<Peer> peers_;
+  Matcher matcher_;
+  int idle_polls_ = 0;
+  bool closing_ = false;  // nothing is handed over any more
+
+  Bell bell_;
+  std::atomic<bool> has_news_{false};
+  std::mutex mutex_;  // guards news_
+  std::vector<std::pair<int, std::string>> news_;
+
+  UcxWorker worker_;  // calls us back until it is gone, so it goes first
+};
+
+// --- Sending ------------------------------------------------------------------------------------
+
+bool UcxTransport::send(int to, const Tag& tag, ConstBytes data) {
+  Peer& receiver = peer(to);
+  if (receiver.sent_bytes - receiver.taken_bytes + cost(data.size()) > window_) return false;
+  receiver.sent_bytes += cost(data.size());
+  send(to, {.sequence = receiver.next_out++, .kind = UcxHeader::Kind::kData, .tag = tag}, data);
+  return true;
+}
+
+void UcxTransport::send(int to, UcxHeader header, ConstBytes data) {
+  header.session = peer(to).session;
+  header.from = static_cast<std::uint32_t>(rank_);
+  std::array<std::byte, UcxHeader::kBytes> bytes;
+  header.write(bytes.data());
+  worker_.send(to, bytes, data);
+}
+
+// Callbacks may send and cancel, so each leaves the queue before it is called.
+bool UcxTransport::retry_sends(int to) {
+  Peer& receiver = peer(to);
+  bool moved = false;
+  while (!receiver.queue.empty()) {
+    const Queued next = receiver.queue.front();
+    const std::string* const why = receiver.lost ? matcher_.lost(to) : nullptr;
+    if (why == nullptr && !send(to, next.tag, next.data)) break;
+    receiver.queue.pop_front();
+    moved = true;
+    if (why != nullptr) {
+      next.sink->failed(next.cookie, Error(ErrorCode::kPeerLost, *why, {to}));
+    } else {
+      next.sink->sent(next.cookie);
+    }
+  }
+  return moved;
+}
+
+// Told in quarters of the window, which leaves room for the largest message at any time.
+void UcxTransport::give_credit(int from) {
+  Peer& sender = peer(from);
+  const std::uint64_t kept = matcher_.kept_bytes(from);
+  const std::uint64_t taken = sender.arrived_bytes - (kept > kKeptBytes ? kept - kKeptBytes : 0);
+  if (sender.lost || taken < sender.credited_bytes + window_ / 4) return;
+  sender.credited_bytes = taken;
+  send(from, {.sequence = taken, .kind = UcxHeader::Kind::kCredit}, {});
+}
+
+// --- Receiving ----------------------------------------------------------------------------------
+
+void UcxTransport::take(ConstBytes message) {
+  const auto header = UcxHeader::read(message);
+  if (!header || header->session != session_ || header->from >= peers_.size()) return;
+  Peer& sender = peers_[header->from];
+  if (sender.lost || closing_) return;
+  switch (header->kind) {
+    case UcxHeader::Kind::kHello:
+      sender.greeted = true;
+      break;
+    case UcxHeader::Kind::kReady:
+      sender.ready = true;
+      break;
+    case UcxHeader::Kind::kData:
+      take_data(*header, message.subspan(UcxHeader::kBytes));
+      break;
+    case UcxHeader::Kind::kCredit:
+      sender.taken_bytes = std::max(sender.taken_bytes, header->sequence);
+      break;
+    case UcxHeader::Kind::kBye:
+      sender.left = true;
+      break;
+  }
+}
+
+void UcxTransport::take_data(const UcxHeader& header, ConstBytes data) {
+  Peer& sender = peers_[header.from];
+  const int from = static_cast<int>(header.from);
+  if (header.sequence != sender.next_in) {
+    if (header.sequence > sender.next_in) {
+      sender.early.try_emplace(header.sequence, Early{header.tag, {data.begin(), data.end()}});
+    }
+    return;
+  }
+  arrived(from, header.tag, data);
+  while (!sender.early.empty() && sender.early.begin()->first == sender.next_in) {
+    const Early next = std::move(sender.early.extract(sender.early.begin()).mapped());
+    arrived(from, next.tag, next.data);
+  }
+}
+
+void UcxTransport::arrived(int from, const Tag& tag, ConstBytes data) {
+  Peer& sender = peer(from);
+  ++sender.next_in;
+  sender.arrived_bytes += cost(data.size());
+  matcher_.arrived(from, tag, data);
+}
+
+// --- Progress -----------------------------------------------------------------------------------
+
+bool UcxTransport::poll() {
+  bool moved = false;
+  for (int i = 0; i < kSteps && worker_.progress(); ++i) moved = true;
+  if (has_news_.load(std::memory_order_acquire)) moved |= take_news();
+  for (int to = 0; to < size(); ++to) moved |= retry_sends(to);
+  moved |= matcher_.deliver();
+  for (int from = 0; from < size(); ++from) give_credit(from);
+  if (moved) idle_polls_ = 0;
+  return moved;
+}
+
+bool UcxTransport::take_news() {
+  std::vector<std::pair<int, std::string>> news;
+  {
+    const std::lock_guard lock(mutex_);
+    has_news_.store(false, std::memory_order_relaxed);
+    std::swap(news, news_);
+  }
+  for (const auto& [lost, why] : news) {
+    if (lost < 0 || lost >= size() || lost == rank_ || peer(lost).lost) continue;
+    peer(lost).lost = true;
+    matcher_.fail_peer(lost, peer(lost).left ? "it has left" : why);
+    worker_.disconnect(lost);
+  }
+  return !news.empty();
+}
+
+// The first waits after something moved return at once: more is likely to follow.
+void UcxTransport::wait(TimePoint until) {
+  if (idle_polls_ < kYields) {
+    ++idle_polls_;
+    sched_yield();
+    return;
+  }
+  sleep(until);
+}
+
+void UcxTransport::sleep(TimePoint until) {
+  if (!worker_.arm()) return;
+  const Duration left = std::clamp(until - Clock::real().now(), Duration(0), kLongestSleep);
+  const timespec timeout{.tv_sec = left.count() / 1'000'000'000,
+                         .tv_nsec = left.count() % 1'000'000'000};
+  std::array<pollfd, 2> descriptors{{{.fd = worker_.descriptor(), .events = POLLIN, .revents = 0},
+                                     {.fd = bell_.descriptor(), .events = POLLIN, .revents = 0}}};
+  ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr);
+  if (descriptors[1].revents != 0) bell_.hush();
+}
+
+// --- Beginning and end --------------------------------------------------------------------------
+
+// A connection is made by both sides' progress, so a rank whose own connections work goes on until
+// everyone's do.
+void UcxTransport::connect(const TransportSetup& setup) {
+  const std::string mine = fmt::format("{:016x}", session_) + worker_.address();
+  const std::vector<std::string> all = exchange(setup, "ucx/address", mine);
+  for (int to = 0; to < size(); ++to) {
+    if (to == rank_) continue;
+    const std::string& text = all[static_cast<std::size_t>(to)];
+    peer(to).session = std::stoull(text.substr(0, 16), nullptr, 16);
+    worker_.connect(to, text.substr(16));
+    send(to, {.kind = UcxHeader::Kind::kHello}, {});
+  }
+  for (std::vector<int> missing = unconnected(); !missing.empty(); missing = unconnected()) {
+    step_towards(missing, setup.deadline);
+  }
+  for (int to = 0; to < size(); ++to) {
+    if (to != rank_) send(to, {.kind = UcxHeader::Kind::kReady}, {});
+  }
+  for (int from = 0; from < size(); ++from) {
+    while (from != rank_ && !peer(from).ready) step_towards({from}, setup.deadline);
+  }
+}
+
+// Peers whose greeting is not here, or whom ours has not left for.
+std::vector<int> UcxTransport::unconnected() {
+  std::vector<int> missing = unflushed();
+  for (int to = 0; to < size(); ++to) {
+    if (to != rank_ && !peer(to).greeted) missing.push_back(to);
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  return missing;
+}
+
+std::vector<int> UcxTransport::unflushed() {
+  std::vector<int> ranks;
+  for (int to = 0; to < size(); ++to) {
+    if (to != rank_ && !worker_.flushed(to)) ranks.push_back(to);
+  }
+  return ranks;
+}
+
+// Makes progress; throws if that has become hopeless.
+void UcxTransport::step_towards(const std::vector<int>& missing, TimePoint deadline) {
+  const TimePoint now = Clock::real().now();
+  if (now >= deadline) {
+    throw Error(
+        ErrorCode::kTimeout,
+        fmt::format("ucx: rank {} of {}: no connection with rank{} {}. Check that the "
+                    "hosts reach each other, and set UCX_NET_DEVICES to the network that "
+                    "joins them.",
+                    rank_, size(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")),
+        missing);
+  }
+  poll();
+  for (const int to : missing) {
+    if (!peer(to).lost) continue;
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("ucx: rank {} of {}: no connection with rank {}: {}.", rank_, size(),
+                            to, *matcher_.lost(to)),
+                {to});
+  }
+  wait(std::min(deadline, now + kConnectSleep));
+}
+
+// What was sent before still arrives, unless a receiver takes nothing for kCloseTime. UCX may not
+// report a flush while the peer makes no progress, so that is waited for but shortly.
+UcxTransport::~UcxTransport() {
+  closing_ = true;
+  try {
+    for (int to = 0; to < size(); ++to) {
+      if (to != rank_ && !peer(to).lost) send(to, {.kind = UcxHeader::Kind::kBye}, {});
+    }
+    const TimePoint start = Clock::real().now();
+    const auto late = [&](Duration bound) { return Clock::real().now() >= start + bound; };
+    const auto leaving = [&] { return worker_.sending() || !unflushed().empty(); };
+    while (leaving() && !late(worker_.sending() ? kCloseTime : kFlushTime)) {
+      const bool moved = worker_.progress();
+      if (has_news_) take_news();
+      if (!moved) sleep(Clock::real().now() + kConnectSleep);
+    }
+  } catch (const std::exception&) {  // memory ran out: close without farewell
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_ucx_transport(const TransportSetup& setup) {
+  auto transport = std::make_unique<UcxTransport>(setup);
+  transport->connect(setup);
+  return transport;
+}
+
+}  // namespace motley

@@ -1,0 +1,50 @@
+// comm/transport/ucx_worker.h: UCX, as little of it as we use: connections that carry messages.
+//
+// Not thread-safe, but any thread may call, one after another.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/clock.h"
+#include "comm/view.h"
+
+namespace motley {
+
+class UcxWorker {
+ public:
+  struct Callbacks {  // run inside progress(), or, broken() only, inside send()
+    std::function<void(ConstBytes)> message;  // valid during the call; need not be aligned
+    std::function<void(int peer, const std::string& why)> broken;  // no message gets through
+  };
+  explicit UcxWorker(Callbacks callbacks);
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+  ~UcxWorker();  // closes all connections at once, whatever is under way
+
+  // How others connect() to this one; binary.
+  std::string address() const;
+  // Throws kUnavailable if no network joins the two.
+  void connect(int peer, const std::string& address);
+  void disconnect(int peer) noexcept;
+  // Sends `header` and `data` as one message. Both are copied: they may go when this returns.
+  void send(int peer, ConstBytes header, ConstBytes data);
+  // True once all that was sent to `peer` so far has left this process. Starts a check or looks at
+  // the one under way; progress() moves it on.
+  bool flushed(int peer);
+  // True while UCX still reads from copies of messages.
+  bool sending() const noexcept;
+
+  // Moves what can be moved. True if anything was. Throws what a callback threw.
+  bool progress();
+  // False if there is something to progress(); else descriptor() becomes readable when there is.
+  bool arm();
+  int descriptor() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace motley

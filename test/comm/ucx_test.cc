@@ -1,0 +1,190 @@
+// Shows what is particular to UCX: headers written byte by byte, and processes that find each
+// other over TCP, leave, and die.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/transport/ucx_header.h"
+#include "test/support/forked_ranks.h"
+#include "test/support/transports.h"
+
+namespace motley::test {
+namespace {
+
+using Kind = UcxHeader::Kind;
+
+UcxHeader some_header() {
+  return {.session = 0x0102030405060708,
+          .sequence = 0xfffefdfcfbfaf9f8,
+          .from = 0xa1a2a3a4,
+          .kind = Kind::kCredit,
+          .tag = {.call = {.group = {.id = GroupTag::kControllerBit | 7, .epoch = 3, .attempt = 2},
+                           .number = 0x11223344},
+                  .piece = 5,
+                  .fingerprint = {.count = 1'000'003,
+                                  .kind = CallKind::kBroadcast,
+                                  .dtype = DType::kBFloat16,
+                                  .op = ReduceOp::kMax,
+                                  .algorithm = 9,
+                                  .root = 6,
+                                  .pieces = 4}}};
+}
+
+TEST(UcxHeader, ReadsWhatItWrote) {
+  const UcxHeader header = some_header();
+  std::array<std::byte, UcxHeader::kBytes> bytes;
+  header.write(bytes.data());
+  EXPECT_EQ(bytes[0], std::byte{8}) << "little-endian";
+  const auto read = UcxHeader::read(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->session, header.session);
+  EXPECT_EQ(read->sequence, header.sequence);
+  EXPECT_EQ(read->from, header.from);
+  EXPECT_EQ(read->kind, header.kind);
+  EXPECT_EQ(read->tag.call, header.tag.call);
+  EXPECT_EQ(read->tag.piece, header.tag.piece);
+  EXPECT_EQ(read->tag.fingerprint, header.tag.fingerprint);
+}
+
+// Every value of every byte: none may be read as an enumerator that does not exist.
+TEST(UcxHeader, RefusesWhatNoHeaderSays) {
+  std::array<std::byte, UcxHeader::kBytes> bytes;
+  some_header().write(bytes.data());
+  EXPECT_FALSE(UcxHeader::read(ConstBytes(bytes).first(UcxHeader::kBytes - 1)));
+  EXPECT_FALSE(UcxHeader::read({}));
+  int refused = 0;
+  for (std::byte& byte : bytes) {
+    const std::byte before = byte;
+    for (int value = 0; value < 256; ++value) {
+      byte = static_cast<std::byte>(value);
+      const auto read = UcxHeader::read(bytes);
+      if (!read) {
+        ++refused;
+        continue;
+      }
+      EXPECT_LE(read->kind, Kind::kBye);
+      EXPECT_STRNE(name(read->tag.fingerprint.kind), "unknown");
+      EXPECT_STRNE(name(read->tag.fingerprint.dtype), "unknown");
+      EXPECT_STRNE(name(read->tag.fingerprint.op), "unknown");
+    }
+    byte = before;
+  }
+  EXPECT_EQ(refused, (256 - 5) + (256 - 3) + (256 - 8) + (256 - 5)) << "four enumerations";
+}
+
+std::unique_ptr<Transport> join(int rank, int size, Store& store, Duration time = kPatience) {
+  const Options options;
+  return make_ucx_transport({.rank = rank,
+                             .size = size,
+                             .store = store,
+                             .name = "test",
+                             .clock = Clock::real(),
+                             .options = options,
+                             .deadline = Clock::real().now() + time});
+}
+
+TEST(Ucx, NamesTheRanksThatDoNotCome) {
+  MemoryStore store;
+  try {
+    join(1, 3, store, seconds(0.05));
+    FAIL() << "ranks 0 and 2 do not exist";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    EXPECT_THAT(error.ranks(), testing::ElementsAre(0, 2));
+  }
+}
+
+// The last message of a rank that leaves at once still arrives; afterwards its absence is noticed.
+TEST(Ucx, DeliversWhatWasSentBeforeLeaving) {
+  ForkedRanks ranks(2, [](int rank, Store& store) {
+    auto transport = join(rank, 2, store);
+    const std::size_t max = transport->max_message_bytes();
+    NotingSink sink;
+    if (rank == 1) {
+      for (std::uint32_t i = 0; i < 30; ++i) {
+        if (!transport->post_send(0, tag_of(1), pattern(max, i), sink, i)) return false;
+      }
+      return true;
+    }
+    for (std::uint32_t i = 0; i < 31; ++i) transport->post_recv(1, tag_of(1), sink, i);
+    const auto done = [&] { return sink.receives.size() == 30 && sink.failures.size() == 1; };
+    if (!run_until(*transport, done)) return false;
+    for (const auto& message : sink.receives) {
+      if (message.data != pattern(max, message.cookie)) return false;
+    }
+    return sink.failures[0].code == ErrorCode::kPeerLost &&
+           sink.failures[0].text.find("left") != std::string::npos;
+  });
+  EXPECT_TRUE(ranks.succeeded(1));
+  EXPECT_TRUE(ranks.succeeded(0));
+}
+
+// Rank 1 is killed while it sends to rank 0 as fast as it can and is being sent to. Rank 0 learns
+// it from UCX, or at the latest from report_lost(), and goes on with rank 2.
+TEST(Ucx, SurvivesAKilledPeer) {
+  const auto body = [](int rank, Store& store) {
+    const auto transport = join(rank, 3, store);
+    const auto data = pattern(transport->max_message_bytes(), 1);
+    NotingSink out, in, last;
+    if (rank == 1) {
+      while (true) {
+        if (!transport->post_send(0, tag_of(1), data, out, 0)) {
+          run_until(*transport, [&] { return !std::exchange(out.sends, {}).empty(); });
+        }
+      }
+    }
+    const int other = 2 - rank;
+    if (rank == 0) {
+      const auto receive = [&](std::size_t n) {
+        transport->post_recv(1, tag_of(1), in, 0);
+        return run_until(*transport,
+                         [&] { return in.receives.size() >= n || !in.failures.empty(); });
+      };
+      for (std::size_t n = 1; n <= 100; ++n) receive(n);
+      while (transport->post_send(1, tag_of(2), data, out, 7)) {
+      }
+      store.set("kill", "now");
+      store.get("killed", Clock::real().now() + kPatience);
+      transport->report_lost(1, "killed by signal 9");
+      for (std::size_t n = 101; in.failures.empty(); ++n) {
+        if (!receive(n)) return false;
+      }
+      if (!run_until(*transport, [&] { return !out.failures.empty(); })) return false;
+      for (const auto& message : in.receives) {
+        if (message.data != data) return false;
+      }
+    }
+    transport->post_recv(other, tag_of(3), last, 0);
+    const bool sent = transport->post_send(other, tag_of(3), data, last, 1);
+    return sent && run_until(*transport, [&] { return !last.receives.empty(); });
+  };
+  ForkedRanks ranks(3, body);
+  ranks.store().get("kill", Clock::real().now() + kPatience);
+  ranks.kill(1);
+  ranks.store().set("killed", "yes");
+  EXPECT_TRUE(ranks.succeeded(0));
+  EXPECT_TRUE(ranks.succeeded(2));
+}
+
+// Destruction is bounded even if the peer is stopped and takes nothing.
+TEST(Ucx, LeavesAPeerThatTakesNothing) {
+  ForkedRanks ranks(2, [](int rank, Store& store) {
+    auto transport = join(rank, 2, store);
+    if (rank == 1) {
+      store.get("done", Clock::real().now() + 2 * kPatience);
+      return true;
+    }
+    const auto data = pattern(transport->max_message_bytes(), 1);
+    NotingSink out;
+    while (transport->post_send(1, tag_of(1), data, out, 0)) {
+    }
+    const TimePoint start = Clock::real().now();
+    transport.reset();
+    store.set("done", "yes");
+    return Clock::real().now() - start < seconds(10) && out.untouched();
+  });
+  EXPECT_TRUE(ranks.succeeded(0));
+  EXPECT_TRUE(ranks.succeeded(1));
+}
+
+}  // namespace
+}  // namespace motley::test
