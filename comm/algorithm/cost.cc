@@ -23,52 +23,196 @@ bool overlap(const Step& a, const Step& b) {
          std::min(a.first_chunk + a.chunk_count, b.first_chunk + b.chunk_count);
 }
 
-// One rank on its way through its schedule. Times count from the start of the call.
+// What messages and reductions of a rank cost.
+class Prices {
+ public:
+  Prices(int chunks, std::size_t bytes, const Topology& topology)
+      : chunk_bytes_(static_cast<double>(bytes) / chunks), topology_(topology) {}
+
+  Duration latency(int rank, const Step& step) const {
+    return topology_.link(rank, step.peer).latency;
+  }
+  // How long a message occupies a port.
+  Duration transfer(int rank, const Step& step) const {
+    return time_of(bytes_of(step), topology_.link(rank, step.peer).bytes_per_second);
+  }
+  Duration reduction(const Step& step) const {
+    return time_of(bytes_of(step), topology_.costs().reduce_bytes_per_second);
+  }
+
+ private:
+  double bytes_of(const Step& step) const { return chunk_bytes_ * step.chunk_count; }
+
+  double chunk_bytes_;
+  const Topology& topology_;
+};
+
+// All ranks, event by event.
+class Simulation {
+ public:
+  Simulation(std::vector<Schedule> schedules, const Prices& prices)
+      : prices_(prices), schedules_(std::move(schedules)), ranks_(schedules_.size()) {}
+
+  // The time at which the last rank finishes.
+  Duration run() {
+    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) advance(r);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      happen(event);
+    }
+    return now_;
+  }
+
+ private:
+  struct Pending {
+    Step step;
+    bool arrived = false;  // the message of a receive
+    bool reducing = false;
+    bool done = false;
+  };
+  struct Rank {
+    int head = 0;  // oldest unfinished step
+    int next = 0;  // steps [head, next) have started
+    std::array<Pending, kWindow> window;
+    Duration out_free{};
+    Duration in_free{};
+    Duration reduced{};  // the end of the last reduction
+  };
+  struct Event {
+    Duration time{};
+    std::uint64_t number = 0;  // breaks ties
+    enum Kind : std::uint8_t { kTail, kArrival, kReduced } kind = kTail;
+    int from = 0;
+    int to = 0;  // of a message; the rank that reduces
+    int step = 0;
+    Duration transfer{};
+    bool operator>(const Event& other) const {
+      return time != other.time ? time > other.time : number > other.number;
+    }
+  };
+
+  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  Pending& pending(int r, int step) {
+    return rank(r).window[static_cast<std::size_t>(step % kWindow)];
+  }
+  // Messages from one rank that have arrived at another and are not taken.
+  int& arrived(int from, int to) {
+    return arrived_[static_cast<std::size_t>(from) * ranks_.size() + static_cast<std::size_t>(to)];
+  }
+
+  void happen(Event event) {
+    if (event.kind == Event::kReduced) {
+      pending(event.to, event.step).done = true;
+    } else {
+      if (event.kind == Event::kTail) {  // its turn at the receiver's port
+        Duration& in_free = rank(event.to).in_free;
+        in_free = std::max(now_, in_free + event.transfer);
+        event.kind = Event::kArrival;
+        event.time = in_free;
+        if (event.time > now_) return events_.push(event);
+      }
+      ++arrived(event.from, event.to);
+    }
+    advance(event.to);
+  }
+
+  // Does all that rank r can do now.
+  void advance(int r) {
+    Rank& at = rank(r);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int step = at.head; step < at.next; ++step) moved |= take(r, step);
+      while (at.head < at.next && pending(r, at.head).done) ++at.head;
+      moved |= start_next(r);
+    }
+  }
+
+  // A receive's message takes effect, if it may.
+  bool take(int r, int step) {
+    Pending& receive = pending(r, step);
+    if (receive.done || receive.reducing || receive.step.kind == Step::kSend) return false;
+    if (!receive.arrived) {
+      if (!is_next_from_peer(r, step) || arrived(receive.step.peer, r) == 0) return false;
+      --arrived(receive.step.peer, r);
+      receive.arrived = true;
+    }
+    if (blocked(r, receive.step, step)) return false;
+    if (receive.step.kind == Step::kRecvReduce) {
+      rank(r).reduced = std::max(now_, rank(r).reduced) + prices_.reduction(receive.step);
+      if (rank(r).reduced > now_) {
+        receive.reducing = true;
+        events_.push({rank(r).reduced, numbers_++, Event::kReduced, r, r, step, {}});
+        return false;
+      }
+    }
+    return receive.done = true;
+  }
+
+  // No earlier receive from the same rank still waits for its message.
+  bool is_next_from_peer(int r, int step) {
+    for (int i = rank(r).head; i < step; ++i) {
+      const Pending& earlier = pending(r, i);
+      const bool receive = earlier.step.kind != Step::kSend;
+      if (receive && earlier.step.peer == pending(r, step).step.peer && !earlier.arrived)
+        return false;
+    }
+    return true;
+  }
+
+  bool start_next(int r) {
+    Rank& at = rank(r);
+    const Schedule& schedule = schedules_[static_cast<std::size_t>(r)];
+    if (at.next == schedule.steps || at.next - at.head == kWindow) return false;
+    const Step step = schedule.at(at.next);
+    const bool send = step.kind == Step::kSend;
+    if (send && blocked(r, step, at.next)) return false;
+    pending(r, at.next) = {.step = step, .done = send};
+    ++at.next;
+    if (send) {
+      const Duration transfer = prices_.transfer(r, step);
+      at.out_free = std::max(now_, at.out_free) + transfer;
+      events_.push({at.out_free + prices_.latency(r, step), numbers_++, Event::kTail, r, step.peer,
+                    0, transfer});
+    }
+    return true;
+  }
+
+  bool blocked(int r, const Step& step, int index) {
+    for (int i = rank(r).head; i < index; ++i) {
+      const Pending& earlier = pending(r, i);
+      if (!earlier.done && overlap(earlier.step, step)) return true;
+    }
+    return false;
+  }
+
+  const Prices& prices_;
+  std::vector<Schedule> schedules_;
+  std::vector<Rank> ranks_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::unordered_map<std::size_t, int> arrived_;  // by from * ranks + to
+  std::uint64_t numbers_ = 0;
+  Duration now_{};
+};
+
+// One rank alone, as if the others did the same at the same time: what is received left its sender
+// when the last message sent before it left here.
 class Walk {
  public:
-  Walk(Schedule schedule, int rank, std::size_t bytes, const Topology& topology)
-      : schedule_(std::move(schedule)),
-        rank_(rank),
-        bytes_(static_cast<double>(bytes)),
-        topology_(topology) {}
+  Walk(Schedule schedule, int rank, const Prices& prices)
+      : schedule_(std::move(schedule)), rank_(rank), prices_(prices) {}
 
-  bool done() const { return next_ == schedule_.steps; }
-  Step step() const { return schedule_.at(next_); }
-  Duration end() const { return finished_; }
-  // How long the message of a step occupies a port.
-  Duration transfer(const Step& step) const {
-    return time_of(bytes_of(step), topology_.link(rank_, step.peer).bytes_per_second);
-  }
-  // When the last message sent has left the port.
-  Duration out_free() const { return out_free_; }
-
-  // Takes the next step, a send; returns when the message has left.
-  Duration send(const Step& step) {
-    const Duration start = start_of(step);
-    out_free_ = std::max(out_free_, start) + transfer(step);
-    finish(step, start, start);
-    return out_free_;
-  }
-
-  // When a message that would arrive at `tail`, were the port free, does arrive.
-  Duration admit(Duration tail, Duration transfer) {
-    in_free_ = std::max(tail, in_free_ + transfer);
-    return in_free_;
-  }
-
-  // Takes the next step, a receive of a message that has arrived at `arrival`.
-  void receive(const Step& step, Duration arrival) {
-    const Duration start = start_of(step);
-    Duration end = std::max(start, arrival);
-    for (const Past& past : past_) {
-      if (overlap(past.step, step)) end = std::max(end, past.end);
+  Duration run() {
+    for (int i = 0; i < schedule_.steps; ++i) {
+      const Step step = schedule_.at(i);
+      Past& slot = past_[static_cast<std::size_t>(i % kWindow)];
+      started_ = std::max(started_, slot.all_ended);  // of the step that is a window earlier
+      const Duration end = step.kind == Step::kSend ? send(step) : receive(step);
+      finished_ = std::max(finished_, end);
+      slot = {step, end, finished_};
     }
-    if (step.kind == Step::kRecvReduce) {
-      reduced_ = std::max(end, reduced_) +
-                 time_of(bytes_of(step), topology_.costs().reduce_bytes_per_second);
-      end = reduced_;
-    }
-    finish(step, start, end);
+    return finished_;
   }
 
  private:
@@ -78,32 +222,29 @@ class Walk {
     Duration all_ended{};  // the end of the last of all steps up to this one
   };
 
-  double bytes_of(const Step& step) const {
-    return bytes_ * step.chunk_count / static_cast<double>(schedule_.chunks);
-  }
-  Duration start_of(const Step& step) const {
-    // The slot of the step that is a window earlier: it and all before it have ended.
-    Duration start = std::max(started_, past_[static_cast<std::size_t>(next_ % kWindow)].all_ended);
-    if (step.kind != Step::kSend) return start;
+  Duration send(const Step& step) {
     for (const Past& past : past_) {
       if (past.step.kind != Step::kSend && overlap(past.step, step))
-        start = std::max(start, past.end);
+        started_ = std::max(started_, past.end);
     }
-    return start;
+    out_free_ = std::max(out_free_, started_) + prices_.transfer(rank_, step);
+    return started_;
   }
 
-  void finish(const Step& step, Duration start, Duration end) {
-    started_ = start;
-    finished_ = std::max(finished_, end);
-    past_[static_cast<std::size_t>(next_ % kWindow)] = {step, end, finished_};
-    ++next_;
+  Duration receive(const Step& step) {
+    in_free_ = std::max(out_free_ + prices_.latency(rank_, step),
+                        in_free_ + prices_.transfer(rank_, step));
+    Duration end = std::max(started_, in_free_);
+    for (const Past& past : past_) {
+      if (overlap(past.step, step)) end = std::max(end, past.end);
+    }
+    if (step.kind == Step::kRecv) return end;
+    return reduced_ = std::max(end, reduced_) + prices_.reduction(step);
   }
 
   Schedule schedule_;
   int rank_;
-  double bytes_;
-  const Topology& topology_;
-  int next_ = 0;
+  const Prices& prices_;
   Duration started_{};   // of the step before
   Duration finished_{};  // of all steps so far
   Duration out_free_{};
@@ -112,101 +253,24 @@ class Walk {
   std::array<Past, kWindow> past_{};
 };
 
-// All ranks, message by message in the order of time.
-class Simulation {
- public:
-  Simulation(std::vector<Walk> ranks, const Topology& topology)
-      : ranks_(std::move(ranks)), topology_(topology) {}
-
-  Duration run() {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) progress(r);
-    while (!messages_.empty()) {
-      const Message next = messages_.top();
-      messages_.pop();
-      lane(next.from, next.to).arrivals.push_back(ranks_[next.to].admit(next.tail, next.transfer));
-      progress(next.to);
-    }
-    Duration end{};
-    for (const Walk& rank : ranks_) end = std::max(end, rank.end());
-    return end;
-  }
-
- private:
-  struct Message {
-    Duration tail;
-    std::uint64_t number;
-    std::size_t from;
-    std::size_t to;
-    Duration transfer;
-    bool operator>(const Message& other) const {
-      return tail != other.tail ? tail > other.tail : number > other.number;
-    }
-  };
-  struct Lane {  // from one rank to another: when messages arrived, in order
-    std::vector<Duration> arrivals;
-    std::size_t taken = 0;
-  };
-
-  Lane& lane(std::size_t from, std::size_t to) { return lanes_[from * ranks_.size() + to]; }
-
-  void progress(std::size_t r) {
-    Walk& rank = ranks_[r];
-    while (!rank.done()) {
-      const Step step = rank.step();
-      const auto peer = static_cast<std::size_t>(step.peer);
-      if (step.kind == Step::kSend) {
-        const Duration transfer = rank.transfer(step);
-        const Duration tail =
-            rank.send(step) + topology_.link(static_cast<int>(r), step.peer).latency;
-        messages_.push({tail, sent_++, r, peer, transfer});
-        continue;
-      }
-      Lane& from_peer = lane(peer, r);
-      if (from_peer.taken == from_peer.arrivals.size()) return;
-      rank.receive(step, from_peer.arrivals[from_peer.taken++]);
-    }
-  }
-
-  std::vector<Walk> ranks_;
-  const Topology& topology_;
-  std::priority_queue<Message, std::vector<Message>, std::greater<>> messages_;
-  std::unordered_map<std::size_t, Lane> lanes_;
-  std::uint64_t sent_ = 0;
-};
-
-// As if the peer had sent what is received at the time of this rank's own last send.
-Duration walk_alone(Walk rank, int index, const Topology& topology) {
-  while (!rank.done()) {
-    const Step step = rank.step();
-    if (step.kind == Step::kSend) {
-      rank.send(step);
-    } else {
-      const Duration tail = rank.out_free() + topology.link(step.peer, index).latency;
-      rank.receive(step, rank.admit(tail, rank.transfer(step)));
-    }
-  }
-  return rank.end();
-}
-
 }  // namespace
 
 Duration cost(const Algorithm& family, std::size_t bytes, const Topology& topology, int root) {
   const int size = topology.ranks();
   const auto schedule_of = [&](int rank) { return family.make(rank, size, root); };
+  const Prices prices(schedule_of(0).chunks, bytes, topology);
   std::int64_t steps = 0;
   for (int rank = 0; rank < size && steps <= kExactSteps; ++rank) steps += schedule_of(rank).steps;
   if (steps <= kExactSteps) {
-    std::vector<Walk> ranks;
-    for (int rank = 0; rank < size; ++rank)
-      ranks.emplace_back(schedule_of(rank), rank, bytes, topology);
-    return Simulation(std::move(ranks), topology).run();
+    std::vector<Schedule> schedules;
+    for (int rank = 0; rank < size; ++rank) schedules.push_back(schedule_of(rank));
+    return Simulation(std::move(schedules), prices).run();
   }
   int border = 0;  // a rank whose neighbour is on another host
   while (border < size - 2 && topology.same_host(border, border + 1)) ++border;
   Duration longest{};
   for (const int rank : {0, 1, border, border + 1, size - 1}) {
-    longest = std::max(longest,
-                       walk_alone(Walk(schedule_of(rank), rank, bytes, topology), rank, topology));
+    longest = std::max(longest, Walk(schedule_of(rank), rank, prices).run());
   }
   return longest;
 }

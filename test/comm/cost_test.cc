@@ -55,7 +55,7 @@ TEST_P(EveryFamily, CostsWhatTheSimulatorTakes) {
   const auto [kind, algorithm] = GetParam();
   const Algorithm& family = algorithms_of(kind)[static_cast<std::size_t>(algorithm)];
   for (const int size : {1, 2, 3, 4, 5, 7, 8, 12, 33, 48}) {
-    for (const int ranks_per_host : {size}) {
+    for (const int ranks_per_host : {size, 3}) {
       std::vector<int> hosts;
       for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / ranks_per_host);
       const Topology topology = Topology::hosts(hosts, {.within = {microseconds(2), 1e9},
