@@ -92,6 +92,8 @@ int launch(const LaunchOptions& options, const char* const* environment) {
   const std::string controller_program =
       options.size > 1 ? find_controller(options.controller_program, path) : "";
 
+  // Two pipes a rank, and some for ourselves.
+  const rlim_t open_files = allow_open_files(2 * static_cast<rlim_t>(options.size) + 64);
   open_standard_streams();
   SignalQueue signals;  // from here on none is lost between two processes
   Place place{.token = make_token()};
@@ -110,7 +112,8 @@ int launch(const LaunchOptions& options, const char* const* environment) {
     supervisor.start({.program = program,
                       .arguments = options.command,
                       .environment = rank_environment(ours, place, options),
-                      .in = reads_ours ? STDIN_FILENO : nothing.get()});
+                      .in = reads_ours ? STDIN_FILENO : nothing.get(),
+                      .open_files = open_files});
   }
   return supervisor.run();
 }

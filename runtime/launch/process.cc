@@ -36,6 +36,14 @@ void restore_signals() {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
+// The soft limit alone; the hard one is the system's.
+void limit_open_files(rlim_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = count;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // dup2 leaves close-on-exec set where source and target are the same.
 bool redirect(int from, int to) {
   return from == to ? fcntl(to, F_SETFD, 0) == 0 : dup2(from, to) == to;
@@ -50,6 +58,7 @@ bool redirect(int from, int to) {
   if (getppid() != parent) _exit(1);  // it died before prctl could tell us
   if (ready) {
     restore_signals();
+    if (options.open_files != 0) limit_open_files(options.open_files);
     execve(options.program.c_str(), arguments, environment);
   }
   const int reason = errno;
@@ -74,6 +83,20 @@ void set_nonblocking(const Fd& fd) {
   if (flags < 0 || fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
     throw_errno("make a pipe non-blocking");
   }
+}
+
+rlim_t allow_open_files(rlim_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    throw_errno("motley-run: read the limit of open files");
+  if (limit.rlim_max < count) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("motley-run: so many ranks need {} open files, but the limit is {}. "
+                            "Raise it with ulimit -n, or start fewer ranks.",
+                            count, limit.rlim_max));
+  }
+  if (limit.rlim_cur < count) limit_open_files(count);
+  return limit.rlim_cur;
 }
 
 Process::Process(const SpawnOptions& options) {

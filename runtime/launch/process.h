@@ -2,6 +2,7 @@
 // its three standard streams.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -51,7 +52,12 @@ struct SpawnOptions {
   int in = 0;                            // what become its standard streams
   int out = 1;
   int error = 2;
+  rlim_t open_files = 0;  // how many it may have; 0: as many as we
 };
+
+// Lets this process have `count` descriptors open and returns how many it could before. Throws
+// kInvalid, with both numbers, if the system's limit is lower.
+rlim_t allow_open_files(rlim_t count);
 
 // A child in a process group of its own, killed by the system when the thread that started it ends.
 // Killed and reaped, with its group, when destroyed.

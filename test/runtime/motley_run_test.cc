@@ -185,6 +185,20 @@ TEST(MotleyRun, StartsManyRanks) {
   EXPECT_EQ(sorted_lines(result.out).back(), "[9] here");
 }
 
+TEST(MotleyRun, NeedsNoMoreOpenFilesThanItMayHave) {
+  const auto limited = [](const std::string& limit) {
+    const std::string script = limit + " && exec \"$0\" -n 64 -- /bin/sh -c 'ulimit -n'";
+    return ProgramRun({"/bin/sh", "-c", script, MOTLEY_RUN}).wait();
+  };
+  const auto soft = limited("ulimit -S -n 80");  // is raised for motley-run, and not for the ranks
+  EXPECT_EQ(soft.code, 0) << soft.error;
+  EXPECT_THAT(soft.out, HasSubstr("[63] 80\n"));
+  const auto hard = limited("ulimit -n 80");
+  EXPECT_EQ(hard.code, 2);
+  EXPECT_EQ(hard.out, "");
+  EXPECT_THAT(hard.error, AllOf(HasSubstr("80"), HasSubstr("ulimit")));
+}
+
 // Ranks that say which signal they got, and go on until they have got TERM.
 constexpr const char* kTraps =
     "trap 'echo usr1' USR1; trap 'echo int' INT; trap 'echo hup' HUP; trap 'echo term; exit 5' "
