@@ -1,8 +1,7 @@
 // comm/topology.h: which ranks share a host, and what links and reductions cost.
 //
 //   const auto flat = Topology::uniform(8, {.latency = std::chrono::microseconds(20)});
-//   const auto racks = Topology::hosts({0, 0, 0, 0, 1, 1, 1, 1}, {.between = {.bytes_per_second =
-//   1e8}});
+//   const auto racks = Topology::hosts({0, 0, 1, 1}, {.between = {.bytes_per_second = 1e8}});
 //
 // The same object prices schedules (algorithm/cost.h) and feeds the simulator. Every rank has one
 // port, through which its messages go out one after another, and one through which they come in; a

@@ -14,11 +14,9 @@
 // - a message does not move the chunks that its receive expects, or has no receive, or a receive
 //   gets no message; or the ranks wait for each other in a circle;
 // - all_reduce: a rank ends with a chunk in which a term is missing or counted twice, or which was
-// not reduced
-//   in the order that the other ranks' was (op is taken to be commutative);
+//   reduced in another order than the others' (op is taken to be commutative);
 // - broadcast: a chunk is sent or reduced by a rank that does not have it, or a rank does not end
-// with
-//   the root's data;
+//   with the root's data;
 // - barrier: a rank can finish before each rank has started.
 #pragma once
 

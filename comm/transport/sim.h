@@ -2,8 +2,12 @@
 //
 //   SimNetwork network({.topology = Topology::uniform(2048), .seed = 7});
 //   network.kill(3, TimePoint(seconds(0.01)));
-//   for (int rank = 0; rank < 2048; ++rank) engines.emplace_back(network.transport(rank),
-//   network.clock()); … start a call on every engine … while (network.step()) {}
+//   for (int rank = 0; rank < 2048; ++rank) {
+//     engines.push_back(std::make_unique<Engine>(network.transport(rank), network.clock()));
+//     requests.push_back(engines.back()->start(call));
+//   }
+//   while (network.step()) {
+//   }
 //
 // A message takes what comm/topology.h says: it leaves when the sender's port is free, and arrives
 // when the receiver's port is. Messages between two ranks stay in order. Computing takes no virtual
@@ -51,21 +55,21 @@ class SimNetwork {
   Clock& clock() noexcept { return clock_; }
   const SimOptions& options() const noexcept { return options_; }
 
-  // Makes the earliest event happen: a message is handed to its receiver's sink. False if there is
-  // none.
+  // Makes the earliest event happen: a message is handed to its receiver's sink. False if none is
+  // left.
   bool step();
   // When step() would happen; TimePoint::max() if it would not.
   TimePoint next_event() const noexcept;
   // Lets time pass in which nothing happens; `time` is not after next_event().
   void advance_to(TimePoint time) noexcept;
 
-  // --- Faults, each given before it happens
-  // ------------------------------------------------------- `rank` dies: it receives no more,
-  // nothing that it sends arrives, and its wait() throws kAborted. What it sent before still
-  // arrives.
+  // --- Faults, each given before it happens -----------------------------------------------------
+
+  // `rank` dies: it receives no more, nothing that it sends arrives, and its wait() throws
+  // kAborted. What it sent before still arrives.
   void kill(int rank, TimePoint at);
-  // Nothing arrives at `rank` in [from, until); what should have arrives then. One at a time per
-  // rank.
+  // Nothing arrives at `rank` in [from, until); what should have arrives then. Each rank has one
+  // stall, the last given.
   void stall(int rank, TimePoint from, TimePoint until);
   // No message between the ranks of `side` and the others arrives in [from, until); what should
   // have arrives then.
