@@ -50,10 +50,10 @@ class MotleyWide : public testing::Test {
     std::ifstream in(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // Runs the program in the test's folder.
-  Outcome run(const std::string& arguments) const {
-    const std::string command = fmt::format("cd '{}' && '{}' {} >out.txt 2>err.txt",
-                                            folder_.string(), MOTLEY_WIDE, arguments);
+  // Runs the program in the test's folder, by `launcher` if there is one.
+  Outcome run(const std::string& arguments, const std::string& launcher = "") const {
+    const std::string command = fmt::format("cd '{}' && {} '{}' {} >out.txt 2>err.txt",
+                                            folder_.string(), launcher, MOTLEY_WIDE, arguments);
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
   }
@@ -111,6 +111,22 @@ TEST_F(MotleyWide, GivesTheSameModelForTheSameSeed) {
   run("train small.txt -e 2 -s 4 -o c");
   EXPECT_EQ(read("a"), read("b"));
   EXPECT_NE(read("a"), read("c"));
+}
+
+// 200 rows on 3 workers: shares of unlike size.
+TEST_F(MotleyWide, TrainsWithSeveralWorkers) {
+  write_small();
+  for (const char* sync : {"all_reduce", "partial_reduce"}) {
+    const Outcome o =
+        run(fmt::format("train small.txt small.txt -e 6 --sync_rows 8 --sync {} -o m", sync),
+            MOTLEY_RUN " -n 3 --");
+    EXPECT_EQ(o.code, 0) << sync << "\n" << o.err;
+    EXPECT_THAT(o.out, HasSubstr("[0] log loss ")) << sync;
+    EXPECT_THAT(o.out, testing::Not(HasSubstr("[1]"))) << "rank 0 alone reports";
+    const Outcome e = run("eval m small.txt");
+    EXPECT_THAT(o.out, HasSubstr(e.out.substr(0, e.out.find('\n')))) << sync;
+    EXPECT_THAT(e.out, HasSubstr("AUC 1.0")) << sync;
+  }
 }
 
 TEST_F(MotleyWide, PredictsRowsWithoutLabelsAndWarnsOfUnknownFeatures) {

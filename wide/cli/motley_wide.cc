@@ -168,6 +168,8 @@ void train(const std::vector<std::string>& files) {
   std::optional<Dataset> valid;
   if (!valid_path.empty()) valid = read_file(valid_path, read);
   TrainingRun run(read_file(files[0], read), std::move(valid), options);
+  // Slow disks and large files: the first average must not take a rank that still reads for lost.
+  if (comm.size() > 1) comm.barrier({.timeout = seconds(3600)}).wait();
   const auto step = [&](std::int64_t) {
     if (!run.next_step()) return false;
     progress.show({.epoch = run.epoch(),
