@@ -2,8 +2,6 @@
 // deaths are told. Ranks are threads or forked processes; nothing sleeps to synchronise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <future>
@@ -14,6 +12,7 @@
 #include "comm/control/message.h"
 #include "comm/controller.h"
 #include "comm/error.h"
+#include "test/comm/forked.h"
 
 namespace motley {
 namespace {
@@ -25,11 +24,11 @@ constexpr Duration kSoon = seconds(20);  // never reached where the code is righ
 
 TimePoint soon() { return Clock::real().now() + kSoon; }
 
-Options options_of(const ControllerServer& server, int rank, int size) {
+Options options_of(const std::string& controller, int rank, int size) {
   Options options;
   options.rank = rank;
   options.size = size;
-  options.controller = server.address();
+  options.controller = controller;
   options.token = "open sesame";
   options.join_timeout = kSoon;
   options.heartbeat = seconds(0.02);
@@ -41,7 +40,7 @@ ControllerServer server_of(int size, Duration lease = seconds(10)) {
 }
 
 std::unique_ptr<ControlClient> connect(const ControllerServer& server, int rank, int size) {
-  return connect_control(options_of(server, rank, size), Clock::real());
+  return connect_control(options_of(server.address(), rank, size), Clock::real());
 }
 
 template <class Body>
@@ -174,7 +173,7 @@ TEST(Control, BoundsWhatAKeyHolds) {
 
 TEST(Control, RefusesStrangers) {
   ControllerServer server = server_of(2);
-  Options wrong_token = options_of(server, 0, 2);
+  Options wrong_token = options_of(server.address(), 0, 2);
   wrong_token.token = "open barley";
   expect_error(ErrorCode::kInvalid, "token", [&] { connect_control(wrong_token, Clock::real()); });
   expect_error(ErrorCode::kInvalid, "3", [&] { connect(server, 0, 3); });
@@ -238,90 +237,21 @@ TEST(Control, TellsOfDeathsBeforeAnyoneAsked) {
   EXPECT_EQ(loss.wait().first, 2);
 }
 
-// A forked rank holds its seat until it is killed; what is left of it is for the parent to see.
-class ForkedRank {
- public:
-  ForkedRank(const std::string& controller, int rank, int size) {
-    pid_ = fork();
-    if (pid_ != 0) return;
-    Options options;
-    options.rank = rank;
-    options.size = size;
-    options.controller = controller;
-    options.token = "open sesame";
-    options.heartbeat = seconds(0.02);
-    try {
-      const auto control = connect_control(options, Clock::real());
-      control->set("pid/" + std::to_string(rank), std::to_string(getpid()));
-      control->get("end", Clock::real().now() + seconds(60));
-    } catch (...) {
-      _exit(1);
-    }
-    _exit(0);
-  }
-  ~ForkedRank() {
-    if (ended_) return;
-    signal(SIGKILL);
-    wait();
-  }
-  int pid() const { return pid_; }
-  void signal(int number) const { kill(pid_, number); }
-  // The exit status.
-  int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    ended_ = true;
-    return status;
-  }
-
- private:
-  int pid_ = 0;
-  bool ended_ = false;
-};
-
-// The controller is a process of its own here, because a process with threads must not fork.
-class ForkedController {
- public:
-  ForkedController(int size, Duration lease) {
-    int ends[2];
-    if (pipe(ends) != 0) throw_errno("open a pipe");
-    pid_ = fork();
-    if (pid_ == 0) {
-      const ControllerServer server = server_of(size, lease);
-      [[maybe_unused]] const auto written =
-          write(ends[1], server.address().c_str(), server.address().size() + 1);
-      while (true) pause();
-    }
-    char text[64] = {};
-    [[maybe_unused]] const auto taken = read(ends[0], text, sizeof text - 1);
-    close(ends[0]);
-    close(ends[1]);
-    address_ = text;
-  }
-  ~ForkedController() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  const std::string& address() const { return address_; }
-
- private:
-  int pid_ = 0;
-  std::string address_;
-};
-
+// A controller, a child that is rank 1 until it is told to end, and this process as rank 0.
 struct Family {
-  Family(int size, Duration lease) : controller(size, lease), child(controller.address(), 1, size) {
-    Options options;
-    options.size = size;
-    options.controller = controller.address();
-    options.token = "open sesame";
-    options.heartbeat = seconds(0.02);
-    options.join_timeout = kSoon;
-    control = connect_control(options, Clock::real());
-    control->get("pid/1", soon());
+  Family(int size, Duration lease)
+      : controller({.size = size, .token = "open sesame", .lease = lease}),
+        child([&] {
+          const auto client =
+              connect_control(options_of(controller.address(), 1, size), Clock::real());
+          client->set("child is there", "");
+          client->get("end", Clock::real().now() + seconds(60));
+        }),
+        control(connect_control(options_of(controller.address(), 0, size), Clock::real())) {
+    control->get("child is there", soon());
   }
-  ForkedController controller;
-  ForkedRank child;
+  test::ForkedController controller;
+  test::Forked child;
   std::unique_ptr<ControlClient> control;
 };
 

@@ -9,82 +9,26 @@
 
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "comm/communicator.h"
 #include "comm/control/client.h"
-#include "comm/control/local_control.h"
 #include "comm/controller.h"
 #include "comm/error.h"
 #include "comm/transport/inproc.h"
+#include "test/comm/partial_ranks.h"
 
-namespace motley {
+namespace motley::test {
 namespace {
 
-using testing::AnyOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-using Body = std::function<void(Communicator&)>;
-using Connect = std::function<std::unique_ptr<ControlClient>(int rank)>;
-
-void run_threads(int size, const Connect& connect, const Body& body, Duration timeout) {
-  InprocNetwork network(size);
-  std::vector<Communicator> seats;
-  for (int rank = 0; rank < size; ++rank) {
-    Options options;
-    options.rank = rank;
-    options.size = size;
-    options.timeout = timeout;
-    seats.emplace_back(network.transport(rank), connect(rank), Clock::real(), options);
-  }
-  std::vector<std::thread> threads;
-  for (Communicator& seat : seats) {
-    threads.emplace_back([&] {
-      try {
-        body(seat);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << seat.rank() << " threw: " << error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-// The body also gets the controller, to declare ranks dead.
-void run(int size, const std::function<void(Communicator&, LocalControl&)>& body,
-         Duration timeout = seconds(20)) {
-  LocalControl control(size);
-  run_threads(
-      size, [&](int rank) { return control.connect(rank); },
-      [&](Communicator& comm) { body(comm, control); }, timeout);
-}
-
-template <class Call>
-void expect_error(ErrorCode code, const std::string& fact, Call call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error, but " << name(code) << " was due";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(fact));
-  }
-}
-
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), 8 * a.size()) == 0);
 }
-
-// What one rank saw of one call.
-struct Record {
-  std::vector<int> group;
-  std::vector<double> before;
-  std::vector<double> after;
-};
 
 struct Training {
   int size;
@@ -205,117 +149,6 @@ TEST(PartialReduce, GivesTheBitsOfAllReduceWhenAllTakePart) {
   });
 }
 
-// Rank 3 gets into a group and then dies without a word to its peers.
-TEST(PartialReduce, RetriesWithTheSurvivorsOfAGroup) {
-  run(4, [](Communicator& comm, LocalControl& control) {
-    if (comm.rank() == 3) {
-      comm.control()->ready(0, 4, Clock::real().now() + seconds(20));
-      return control.report_lost(3, "the test ended it");
-    }
-    PartialReducer reducer(comm, {.group_size = 4});
-    std::vector<double> model(1000, comm.rank());
-    const PartialResult result = reducer.average(model, 0);
-    EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
-    EXPECT_EQ(result.attempts, 2);
-    EXPECT_THAT(model, Each(1.0));  // (0 + 1 + 2) / 3
-  });
-}
-
-TEST(PartialReduce, GoesOnAloneWhenAllOthersHaveDied) {
-  run(3, [](Communicator& comm, LocalControl& control) {
-    if (comm.rank() != 1) {
-      comm.control()->ready(0, 3, Clock::real().now() + seconds(20));
-      return control.report_lost(comm.rank(), "the test ended it");
-    }
-    PartialReducer reducer(comm, {.group_size = 3});
-    std::vector<double> model = {0.1, 0.2};
-    const PartialResult result = reducer.average(model, 0);
-    EXPECT_TRUE(result.solo());
-    EXPECT_GE(result.attempts, 2);
-    EXPECT_THAT(model, ElementsAre(0.1, 0.2));
-    EXPECT_TRUE(reducer.average(model, 1).solo());
-  });
-}
-
-TEST(PartialReduce, StopsARankThatWasDeclaredDead) {
-  run(2, [](Communicator& comm, LocalControl& control) {
-    PartialReducer reducer(comm, {.group_size = 2});
-    std::vector<double> model(10, comm.rank());
-    if (comm.rank() == 1) {
-      control.report_lost(1, "a rumour");
-      expect_error(ErrorCode::kAborted, "a rumour", [&] {
-        while (true) reducer.average(model, 0);
-      });
-      EXPECT_THAT(model, Each(1.0));
-    } else {
-      while (!reducer.average(model, 0).solo()) {
-      }
-      EXPECT_THAT(model, Each(0.0));
-    }
-  });
-}
-
-TEST(PartialReduce, TimesOutAndMayBeUsedAgain) {
-  std::atomic<bool> first_is_late{false};
-  run(2, [&](Communicator& comm, LocalControl&) {
-    std::vector<double> model(10, comm.rank());
-    if (comm.rank() == 1) first_is_late.wait(false);
-    PartialReducer reducer(comm,
-                           {.group_size = 2, .timeout = seconds(comm.rank() == 0 ? 0.1 : 20)});
-    if (comm.rank() == 0) {
-      expect_error(ErrorCode::kTimeout, "step 7", [&] { reducer.average(model, 7); });
-      EXPECT_THAT(model, Each(0.0));
-      first_is_late = true;
-      first_is_late.notify_one();
-    }
-    for (bool again = true; std::exchange(again, false);) {
-      try {
-        EXPECT_THAT(reducer.average(model, 8).group, ElementsAre(0, 1));
-      } catch (const Error& error) {  // the other thread may be slow to come
-        EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
-        again = true;
-      }
-    }
-    EXPECT_THAT(model, Each(0.5));
-  });
-}
-
-TEST(PartialReduce, RefusesModelsOfDifferentSizes) {
-  run(
-      2,
-      [](Communicator& comm, LocalControl&) {
-        PartialReducer reducer(comm, {.group_size = 2});
-        std::vector<double> model(10 + static_cast<std::size_t>(comm.rank()), comm.rank());
-        try {
-          reducer.average(model, 0);
-          // The other may have withdrawn before this one saw anything of it: then it goes on alone,
-          // or times out.
-        } catch (const Error& error) {
-          EXPECT_THAT(error.code(), AnyOf(ErrorCode::kMismatch, ErrorCode::kTimeout))
-              << error.what();
-        }
-        EXPECT_THAT(model, Each(static_cast<double>(comm.rank())));
-      },
-      seconds(2));
-}
-
-TEST(PartialReduce, RefusesGroupSizesThatDiffer) {
-  std::atomic<int> mismatches{0};
-  run(
-      3,
-      [&](Communicator& comm, LocalControl&) {
-        PartialReducer reducer(comm, {.group_size = comm.rank() == 0 ? 2 : 3});
-        std::vector<double> model(10);
-        try {
-          reducer.average(model, 0);
-        } catch (const Error& error) {
-          if (error.code() == ErrorCode::kMismatch) ++mismatches;
-        }
-      },
-      seconds(1));
-  EXPECT_GE(mismatches, 1);
-}
-
 TEST(PartialReduce, ChecksItsArguments) {
   run(3, [](Communicator& comm, LocalControl&) {
     for (const int bad : {-1, 0, 1, 4}) {
@@ -370,4 +203,4 @@ TEST(PartialReduce, DoesNotGrowOverTenThousandGroups) {
 }
 
 }  // namespace
-}  // namespace motley
+}  // namespace motley::test

@@ -1,0 +1,75 @@
+// Ranks as threads over mailboxes, with a controller between them: what the tests of partial-reduce
+// share.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/control/client.h"
+#include "comm/control/local_control.h"
+#include "comm/error.h"
+#include "comm/transport/inproc.h"
+
+namespace motley::test {
+
+using Body = std::function<void(Communicator&)>;
+using Connect = std::function<std::unique_ptr<ControlClient>(int rank)>;
+
+inline void run_threads(int size, const Connect& connect, const Body& body, Duration timeout) {
+  InprocNetwork network(size);
+  std::vector<Communicator> seats;
+  for (int rank = 0; rank < size; ++rank) {
+    Options options;
+    options.rank = rank;
+    options.size = size;
+    options.timeout = timeout;
+    seats.emplace_back(network.transport(rank), connect(rank), Clock::real(), options);
+  }
+  std::vector<std::thread> threads;
+  for (Communicator& seat : seats) {
+    threads.emplace_back([&] {
+      try {
+        body(seat);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << seat.rank() << " threw: " << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The body also gets the controller, to declare ranks dead.
+inline void run(int size, const std::function<void(Communicator&, LocalControl&)>& body,
+                Duration timeout = seconds(20)) {
+  LocalControl control(size);
+  run_threads(
+      size, [&](int rank) { return control.connect(rank); },
+      [&](Communicator& comm) { body(comm, control); }, timeout);
+}
+
+template <class Call>
+void expect_error(ErrorCode code, const std::string& fact, Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error, but " << name(code) << " was due";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), testing::HasSubstr(fact));
+  }
+}
+
+// What one rank saw of one call.
+struct Record {
+  std::vector<int> group;
+  std::vector<double> before;
+  std::vector<double> after;
+};
+
+}  // namespace motley::test

@@ -1,0 +1,228 @@
+// Partial-reduce when something goes wrong: a member dies at any moment, a rank is declared dead,
+// is late, or disagrees. Survivors retry, end alike and go on; nobody waits for ever.
+#include <array>
+#include <atomic>
+#include <random>
+#include <utility>
+
+#include "comm/partial_reduce.h"
+#include "test/comm/forked.h"
+#include "test/comm/partial_ranks.h"
+
+namespace motley::test {
+namespace {
+
+using testing::AnyOf;
+using testing::Each;
+using testing::ElementsAre;
+
+// Rank 3 gets into a group and then dies without a word to its peers.
+TEST(PartialReduce, RetriesWithTheSurvivorsOfAGroup) {
+  run(4, [](Communicator& comm, LocalControl& control) {
+    if (comm.rank() == 3) {
+      comm.control()->ready(0, 4, Clock::real().now() + seconds(20));
+      return control.report_lost(3, "the test ended it");
+    }
+    PartialReducer reducer(comm, {.group_size = 4});
+    std::vector<double> model(1000, comm.rank());
+    const PartialResult result = reducer.average(model, 0);
+    EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
+    EXPECT_EQ(result.attempts, 2);
+    EXPECT_THAT(model, Each(1.0));  // (0 + 1 + 2) / 3
+  });
+}
+
+TEST(PartialReduce, GoesOnAloneWhenAllOthersHaveDied) {
+  run(3, [](Communicator& comm, LocalControl& control) {
+    if (comm.rank() != 1) {
+      comm.control()->ready(0, 3, Clock::real().now() + seconds(20));
+      return control.report_lost(comm.rank(), "the test ended it");
+    }
+    PartialReducer reducer(comm, {.group_size = 3});
+    std::vector<double> model = {0.1, 0.2};
+    const PartialResult result = reducer.average(model, 0);
+    EXPECT_TRUE(result.solo());
+    EXPECT_GE(result.attempts, 2);
+    EXPECT_THAT(model, ElementsAre(0.1, 0.2));
+    EXPECT_TRUE(reducer.average(model, 1).solo());
+  });
+}
+
+// How a rank of the next test ends: it says no more at a moment that `random` chooses.
+void die(Communicator& comm, LocalControl& control, std::mt19937_64& random, int group_size) {
+  const int moment = static_cast<int>(random() % 4);
+  std::vector<double> model(5000, 1.0), average(5000);
+  if (moment > 0) {
+    const GroupOutcome outcome =
+        comm.control()->ready(0, group_size, Clock::real().now() + seconds(20));
+    if (outcome.kind == GroupOutcome::kGroup && moment > 1) {
+      const Group group(outcome.members, outcome.tag);
+      Request request =
+          comm.all_reduce(std::as_const(model), average, ReduceOp::kAverage, {.group = &group});
+      for (auto polls = random() % 8; polls > 0 && !request.test(); --polls)
+        std::this_thread::yield();
+      if (moment > 2) request.wait();  // its peers may complete, and it dies before it says so
+    }
+  }
+  control.report_lost(comm.rank(), "the test ended it");
+}
+
+// What `rank` held after each average that it made with `other`.
+std::vector<std::vector<double>> common(const std::vector<std::vector<Record>>& records, int rank,
+                                        int other) {
+  std::vector<std::vector<double>> results;
+  for (const Record& record : records[static_cast<std::size_t>(rank)]) {
+    if (std::ranges::count(record.group, other) > 0) results.push_back(record.after);
+  }
+  return results;
+}
+
+TEST(PartialReduce, EndsAlikeForAllSurvivorsWheneverRanksDie) {
+  constexpr int kSize = 6;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const int group_size = 2 + static_cast<int>(seed % 4);
+    std::vector<std::vector<Record>> records(kSize);
+    std::array<std::atomic<bool>, kSize> died{};
+    run(kSize, [&](Communicator& comm, LocalControl& control) {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      std::mt19937_64 random(seed * 100 + rank);
+      PartialReducer reducer(comm, {.group_size = group_size});
+      std::vector<double> model(5000, comm.rank());
+      for (auto step = static_cast<std::int64_t>(random() % 8); step >= 0; --step) {
+        const auto group = reducer.average(model, -step).group;
+        records[rank].push_back({group, {}, model});
+      }
+      if (random() % 2 == 0) return;
+      died[rank] = true;
+      try {
+        die(comm, control, random, group_size);
+      } catch (const Error& error) {  // a peer of its last group died before it
+        EXPECT_EQ(error.code(), ErrorCode::kPeerLost) << error.what();
+        control.report_lost(comm.rank(), "the test ended it");
+      }
+    });
+    for (int a = 0; a < kSize; ++a) {
+      for (int b = 0; b < a; ++b) {
+        auto of_a = common(records, a, b);
+        auto of_b = common(records, b, a);
+        // One that died in its last group has no record of it; the other may have.
+        if (died[static_cast<std::size_t>(a)] && of_b.size() == of_a.size() + 1) of_b.pop_back();
+        if (died[static_cast<std::size_t>(b)] && of_a.size() == of_b.size() + 1) of_a.pop_back();
+        EXPECT_TRUE(of_a == of_b) << "ranks " << a << " and " << b;
+      }
+    }
+  }
+}
+
+TEST(PartialReduce, StopsARankThatWasDeclaredDead) {
+  run(2, [](Communicator& comm, LocalControl& control) {
+    PartialReducer reducer(comm, {.group_size = 2});
+    std::vector<double> model(10, comm.rank());
+    if (comm.rank() == 1) {
+      control.report_lost(1, "a rumour");
+      expect_error(ErrorCode::kAborted, "a rumour", [&] {
+        while (true) reducer.average(model, 0);
+      });
+      EXPECT_THAT(model, Each(1.0));
+    } else {
+      while (!reducer.average(model, 0).solo()) {
+      }
+      EXPECT_THAT(model, Each(0.0));
+    }
+  });
+}
+
+TEST(PartialReduce, TimesOutAndMayBeUsedAgain) {
+  std::atomic<bool> first_is_late{false};
+  run(2, [&](Communicator& comm, LocalControl&) {
+    std::vector<double> model(10, comm.rank());
+    if (comm.rank() == 1) first_is_late.wait(false);
+    PartialReducer reducer(comm,
+                           {.group_size = 2, .timeout = seconds(comm.rank() == 0 ? 0.1 : 20)});
+    if (comm.rank() == 0) {
+      expect_error(ErrorCode::kTimeout, "step 7", [&] { reducer.average(model, 7); });
+      EXPECT_THAT(model, Each(0.0));
+      first_is_late = true;
+      first_is_late.notify_one();
+    }
+    for (bool again = true; std::exchange(again, false);) {
+      try {
+        EXPECT_THAT(reducer.average(model, 8).group, ElementsAre(0, 1));
+      } catch (const Error& error) {  // the other thread may be slow to come
+        EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
+        again = true;
+      }
+    }
+    EXPECT_THAT(model, Each(0.5));
+  });
+}
+
+TEST(PartialReduce, RefusesModelsOfDifferentSizes) {
+  run(
+      2,
+      [](Communicator& comm, LocalControl&) {
+        PartialReducer reducer(comm, {.group_size = 2});
+        std::vector<double> model(10 + static_cast<std::size_t>(comm.rank()), comm.rank());
+        try {
+          reducer.average(model, 0);
+          // The other may have withdrawn before this one saw anything of it: then it goes on alone,
+          // or times out.
+        } catch (const Error& error) {
+          EXPECT_THAT(error.code(), AnyOf(ErrorCode::kMismatch, ErrorCode::kTimeout))
+              << error.what();
+        }
+        EXPECT_THAT(model, Each(static_cast<double>(comm.rank())));
+      },
+      seconds(2));
+}
+
+TEST(PartialReduce, RefusesGroupSizesThatDiffer) {
+  std::atomic<int> mismatches{0};
+  run(
+      3,
+      [&](Communicator& comm, LocalControl&) {
+        PartialReducer reducer(comm, {.group_size = comm.rank() == 0 ? 2 : 3});
+        std::vector<double> model(10);
+        try {
+          reducer.average(model, 0);
+        } catch (const Error& error) {
+          if (error.code() == ErrorCode::kMismatch) ++mismatches;
+        }
+      },
+      seconds(1));
+  EXPECT_GE(mismatches, 1);
+}
+
+// Four processes over shared memory, one of which is killed while all are averaging.
+TEST(PartialReduceProcesses, GoOnWhenOneIsKilled) {
+  constexpr int kSize = 4;
+  const ForkedController controller({.size = kSize, .token = "t", .lease = seconds(60)});
+  const auto train = [&](int rank, const std::function<void(int step)>& after_step) {
+    Options options;
+    options.rank = rank;
+    options.size = kSize;
+    options.controller = controller.address();
+    options.token = "t";
+    options.transport = "shm";
+    Communicator comm = Communicator::join(options);
+    PartialReducer reducer(comm, {.group_size = 3});
+    std::vector<float> model(50'000, static_cast<float>(rank));
+    for (int step = 0; step < 300; ++step) {
+      reducer.average(model, step);
+      after_step(step);
+    }
+    return comm.control()->lost_ranks();
+  };
+  const auto others = [&](int rank) { return [&train, rank] { train(rank, [](int) {}); }; };
+  Forked first(others(1)), second(others(2)), killed(others(3));
+  const std::vector<int> lost = train(0, [&](int step) {
+    if (step == 50) killed.signal(SIGKILL);
+  });
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
+  EXPECT_THAT(lost, ElementsAre(3));
+}
+
+}  // namespace
+}  // namespace motley::test
