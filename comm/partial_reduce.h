@@ -51,10 +51,9 @@ class PartialReducer {
   // until then, and if this throws, data is unchanged.
   //   step    this worker's count of local steps, never decreasing; seen in messages only
   //   cost    2(P-1)/P * n elements sent, two round trips to the controller; n elements of memory
-  //   errors  kTimeout (naming who was waited for), kMismatch (n, dtype, group_size), kPeerLost if
-  //   the
-  //           controller is gone, kAborted if this rank was declared dead. After kTimeout and
-  //           kMismatch the reducer may be used again
+  //   errors  kTimeout (naming who was waited for), kMismatch (n, dtype, group_size): the reducer
+  //           may be used again; kPeerLost (the controller is gone), kAborted (this rank was
+  //           declared dead)
   PartialResult average(View data, std::int64_t step);
 
   // This worker makes no more steps. Idempotent; the others' groups shrink as needed.
