@@ -3,8 +3,7 @@
 //   std::unique_ptr<ControlClient> control = connect_control(options, Clock::real());
 //   control->on_lost([&](int rank, const std::string& why) { comm.report_lost(rank, why); });
 //   control->set("address/3", address);                       // rendezvous
-//   control->watch_process(2, pid_of_rank_2);                 // same host: death seen in
-//   milliseconds
+//   control->watch_process(2, pid_of_rank_2);         // same host: death seen in milliseconds
 //
 // A thread of its own keeps the signs of life going, so a trainer that computes for minutes, or is
 // swapped out, is not taken for dead. The clock must be the real one; a simulator uses ClientCore.

@@ -5,12 +5,9 @@
 //
 //   rendezvous  a key-value store; a get is answered once its key is set
 //   membership  one holder per rank, admitted with the job's token, known by an identity that is
-//   never
-//               used again. A rank silent for `lease` is dead, and so is one reported lost;
-//               everyone learns of it, and whatever the dead one says later is answered with
-//               kFenced
+//               never used again. A rank silent for `lease` is dead, and so is one reported lost;
+//               everyone learns of it, and what the dead one says later is answered with kFenced
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
-//   exactly
 //               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
 #pragma once
 
