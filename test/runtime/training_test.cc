@@ -1,0 +1,208 @@
+// Shows that the training loop averages when it should, measures where time goes, and ends with one
+// model on all workers, with each synchronizer; ranks are threads.
+#include "runtime/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/error.h"
+#include "runtime/metrics.h"
+#include "runtime/straggler.h"
+#include "runtime/synchronizer.h"
+#include "test/support/rank_runner.h"
+
+namespace motley::runtime {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::kAborted;
+}
+
+// A clock that moves only when somebody sleeps.
+class ManualClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  void sleep_until(TimePoint until) override { now_ = std::max(now_, until); }
+
+ private:
+  TimePoint now_{};
+};
+
+TEST(Straggler, MultipliesAStepThatIsAtLeastTheBaseStep) {
+  ManualClock clock;
+  const auto step = [&clock](double slow, double base, double work) {
+    const TimePoint begin = clock.now();
+    clock.sleep_until(begin + seconds(work));
+    Straggler(clock, slow, seconds(base)).lengthen(begin);
+    return to_seconds(clock.now() - begin);
+  };
+  EXPECT_NEAR(step(1, 0, 0.5), 0.5, 1e-9);
+  EXPECT_NEAR(step(4, 0, 0.5), 2, 1e-9);
+  EXPECT_NEAR(step(1, 2, 0.5), 2, 1e-9);
+  EXPECT_NEAR(step(4, 2, 0.5), 8, 1e-9);
+  EXPECT_NEAR(step(4, 2, 3), 12, 1e-9);
+}
+
+// Rank r adds r + 1 to each parameter at each step: the mean grows by (ranks + 1) / 2. Sizes that
+// are sums of few small numbers, so that floats are exact for 1, 2 and 4 ranks.
+class AveragingTraining : public ::testing::TestWithParam<int> {};
+
+TEST_P(AveragingTraining, AllReduceGivesAllTheMeanAfterEveryStep) {
+  const int size = GetParam();
+  test::run_ranks(size, [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("all_reduce", comm, {});
+    EXPECT_FALSE(synchronizer->survives_loss());
+    Trainer trainer(comm, *synchronizer, {});
+    std::vector<float> model(5);
+    const float mean = static_cast<float>(comm.size() + 1) / 2;
+    std::vector<Round> rounds;
+    trainer.on_round([&](const Round& round) {
+      rounds.push_back(round);
+      EXPECT_THAT(model, Each(mean * static_cast<float>(round.step))) << "rank " << comm.rank();
+    });
+    const auto steps = trainer.run(model, [&](std::int64_t step) {
+      if (step == 3) return false;
+      for (float& x : model) x += static_cast<float>(comm.rank() + 1);
+      return true;
+    });
+    EXPECT_EQ(steps, 3);
+    ASSERT_THAT(rounds, SizeIs(4));  // the last is finish()
+    for (const Round& round : rounds) {
+      EXPECT_EQ(round.group, comm.world().ranks());
+      EXPECT_LE(round.start, round.computed);
+      EXPECT_LE(round.computed, round.together);
+      EXPECT_LE(round.together, round.end);
+    }
+  });
+}
+
+TEST_P(AveragingTraining, PartialReduceEndsWithOneModelAndTheMeanKept) {
+  const int size = GetParam();
+  test::run_ranks(size, [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("partial_reduce", comm, {.group_size = 2});
+    EXPECT_TRUE(synchronizer->survives_loss());
+    Trainer trainer(comm, *synchronizer, {});
+    std::vector<double> model(3);
+    // Workers make different numbers of steps: rank r makes 4 + r.
+    trainer.run(model, [&](std::int64_t step) {
+      if (step == 4 + comm.rank()) return false;
+      for (double& x : model) x += 1;
+      return true;
+    });
+    // Averages keep the sum of all models, so the mean is that of the steps.
+    EXPECT_NEAR(model[0], 4 + (comm.size() - 1) / 2.0, 1e-9) << "rank " << comm.rank();
+    EXPECT_THAT(model, Each(model[0]));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, AveragingTraining, ::testing::Values(1, 2, 4));
+
+TEST(Trainer, StopsAWorkerThatIsAlone) {
+  test::run_ranks(3, [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("partial_reduce", comm, {.group_size = 2});
+    Trainer trainer(comm, *synchronizer, {.when_alone = WhenAlone::kStop});
+    std::vector<float> model(1);
+    const std::int64_t own = comm.rank() == 2 ? 1'000'000'000 : 5;
+    const auto steps = trainer.run(model, [&](std::int64_t step) { return step < own; });
+    if (comm.rank() == 2) {
+      EXPECT_LT(steps, own);
+    }
+  });
+}
+
+TEST(Trainer, AveragesEverySoManySteps) {
+  test::run_ranks(2, [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("all_reduce", comm, {});
+    Trainer trainer(comm, *synchronizer, {.sync_every = 3});
+    std::vector<float> none;
+    std::vector<std::int64_t> steps;
+    trainer.on_round([&](const Round& round) { steps.push_back(round.step); });
+    EXPECT_EQ(trainer.run(none, [](std::int64_t step) { return step < 7; }), 7);
+    EXPECT_THAT(steps, ElementsAre(3, 6, 7, 7));
+  });
+}
+
+TEST(Trainer, TakesTheTimeOfHooksOut) {
+  test::run_ranks(1, [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("none", comm, {});
+    Trainer trainer(comm, *synchronizer, {});
+    std::vector<float> model(1);
+    Duration end{};
+    trainer.on_round([&](const Round& round) {
+      end = round.end;
+      comm.clock().sleep_until(comm.clock().now() + seconds(0.2));
+    });
+    trainer.run(model, [](std::int64_t step) { return step < 2; });
+    EXPECT_LT(to_seconds(end), 0.2);  // two hooks took 0.4 s
+  });
+}
+
+TEST(Trainer, RejectsBadOptions) {
+  test::run_ranks(1, [](Communicator& comm) {
+    const auto none = make_synchronizer("none", comm, {});
+    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.sync_every = 0}); }), ErrorCode::kInvalid);
+    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.slow = 0.5}); }), ErrorCode::kInvalid);
+    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.slow = std::nan("")}); }), ErrorCode::kInvalid);
+    EXPECT_EQ(code_of([&] { make_synchronizer("gossip", comm, {}); }), ErrorCode::kInvalid);
+    EXPECT_EQ(code_of([&] { make_synchronizer("none", comm, {.finish_timeout = {}}); }),
+              ErrorCode::kInvalid);
+  });
+}
+
+TEST(Metrics, RoundsComeBackFromTheirFile) {
+  const std::string path = ::testing::TempDir() + "motley_metrics_test.jsonl";
+  const Round round{.rank = 2,
+                    .step = 17,
+                    .start = seconds(0.5),
+                    .computed = seconds(1),
+                    .together = seconds(1.5),
+                    .end = seconds(2.5),
+                    .group = {0, 2}};
+  {
+    MetricsLog log(path);
+    log.write(round);
+    log.write({});
+    log.flush();
+  }
+  const std::vector<Round> rounds = read_rounds(path);
+  ASSERT_THAT(rounds, SizeIs(2));
+  EXPECT_EQ(rounds[0].rank, 2);
+  EXPECT_EQ(rounds[0].step, 17);
+  EXPECT_EQ(rounds[0].computed, seconds(1));
+  EXPECT_THAT(rounds[0].group, ElementsAre(0, 2));
+  const TimeShares shares = time_shares(rounds);
+  EXPECT_NEAR(shares.computing, 0.25, 1e-9);
+  EXPECT_NEAR(shares.waiting, 0.25, 1e-9);
+  EXPECT_NEAR(shares.averaging, 0.5, 1e-9);
+  EXPECT_EQ(time_shares({}).computing, 0);
+  std::filesystem::remove(path);
+}
+
+TEST(Metrics, NamesTheLineThatIsNoRound) {
+  const std::string path = ::testing::TempDir() + "motley_metrics_bad_test.jsonl";
+  { std::ofstream(path) << "{\"rank\":1}\n"; }
+  EXPECT_EQ(code_of([&] { (void)read_rounds(path); }), ErrorCode::kInvalid);
+  EXPECT_EQ(code_of([&] { (void)read_rounds(path + ".missing"); }), ErrorCode::kIo);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace motley::runtime
