@@ -25,7 +25,7 @@ using motley::runtime::Round;
 using motley::runtime::WhenAlone;
 using motley::wide::TrainingRun;
 
-constexpr std::int64_t kSnapshots = 150;                      // about, in a run
+constexpr std::int64_t kSnapshots = 200;                      // about, in a run
 constexpr std::size_t kSnapshotBytes = std::size_t{1} << 30;  // at most, in memory
 
 struct Snapshot {
