@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/transport/bell.h"
+#include "comm/control/wake.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/matcher.h"
 #include "comm/transport/rendezvous.h"
@@ -74,7 +74,7 @@ class UcxTransport final : public Transport {
 
   bool poll() override;
   void wait(TimePoint until) override;
-  void wake() noexcept override { bell_.ring(); }
+  void wake() noexcept override { bell_.signal(); }
 
   void cancel(Sink& sink, const CallId& call) noexcept override {
     for (Peer& it : peers_) {
@@ -145,7 +145,7 @@ class UcxTransport final : public Transport {
   int idle_polls_ = 0;
   bool closing_ = false;  // nothing is handed over any more
 
-  Bell bell_;
+  Wake bell_;
   std::atomic<bool> has_news_{false};
   std::mutex mutex_;  // guards news_
   std::vector<std::pair<int, std::string>> news_;
@@ -294,9 +294,9 @@ void UcxTransport::sleep(TimePoint until) {
   const timespec timeout{.tv_sec = left.count() / 1'000'000'000,
                          .tv_nsec = left.count() % 1'000'000'000};
   std::array<pollfd, 2> descriptors{{{.fd = worker_.descriptor(), .events = POLLIN, .revents = 0},
-                                     {.fd = bell_.descriptor(), .events = POLLIN, .revents = 0}}};
+                                     {.fd = bell_.fd(), .events = POLLIN, .revents = 0}}};
   ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr);
-  if (descriptors[1].revents != 0) bell_.hush();
+  if (descriptors[1].revents != 0) bell_.clear();
 }
 
 // --- Beginning and end --------------------------------------------------------------------------
