@@ -2,8 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "comm/algorithm/choose.h"
 #include "comm/control/client.h"
 #include "comm/executor/engine.h"
+#include "comm/topology.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -72,16 +78,24 @@ struct Communicator::Impl {
     return engine.start(call);
   }
 
-  int all_reduce_algorithm(const View& out, const Group& group) const {
-    if (options.algorithm != "auto") return find_algorithm(CallKind::kAllReduce, options.algorithm);
-    const bool small = out.size_bytes() <= static_cast<std::size_t>(group.size()) * (8 << 10);
-    return find_algorithm(CallKind::kAllReduce, small ? "direct" : "ring");
+  // The configured family, or the cheapest for the size class of `bytes`: one choice, remembered,
+  // for all sizes up to the next power of two. A pure function of what all members know.
+  int algorithm_of(CallKind kind, std::size_t bytes, const Group& group) {
+    if (options.algorithm != "auto") return find_algorithm(kind, options.algorithm);
+    const std::size_t size_class = std::bit_ceil(bytes);
+    const auto [it, fresh] = chosen.try_emplace({group.size(), size_class}, 0);
+    if (fresh) {
+      const Topology topology = Topology::uniform(group.size(), engine.transport().link());
+      it->second = choose({.kind = kind, .bytes = size_class}, topology);
+    }
+    return it->second;
   }
 
   Clock& clock;
   Options options;
   Group world;
   Engine engine;
+  std::map<std::pair<int, std::size_t>, int> chosen;  // by group size and size class
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
@@ -117,7 +131,8 @@ Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const Call
                             in.count, name(in.dtype), out.count, name(out.dtype)));
   }
   Call call{.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op};
-  call.algorithm = impl_->all_reduce_algorithm(out, impl_->group_of(options));
+  call.algorithm =
+      impl_->algorithm_of(CallKind::kAllReduce, out.size_bytes(), impl_->group_of(options));
   return impl_->start(call, options);
 }
 

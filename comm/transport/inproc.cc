@@ -44,6 +44,7 @@ class InprocNetwork::Seat : public Transport {
   int size() const noexcept override { return static_cast<int>(network_.mailboxes_.size()); }
   const char* name() const noexcept override { return "inproc"; }
   std::size_t max_message_bytes() const noexcept override { return 1 << 20; }
+  Link link() const noexcept override { return TopologyCosts{}.within; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {

@@ -59,6 +59,7 @@ class ShmTransport final : public Transport {
   int size() const noexcept override { return static_cast<int>(peers_.size()); }
   const char* name() const noexcept override { return "shm"; }
   std::size_t max_message_bytes() const noexcept override { return payload_bytes_; }
+  Link link() const noexcept override { return TopologyCosts{}.within; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {

@@ -67,6 +67,7 @@ class SimNetwork::Seat final : public Transport {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return network_.options_.topology.ranks(); }
   const char* name() const noexcept override { return "sim"; }
+  Link link() const noexcept override { return network_.options().topology.costs().between; }
   std::size_t max_message_bytes() const noexcept override {
     return network_.options_.max_message_bytes;
   }

@@ -20,6 +20,7 @@
 #include "comm/dtype.h"
 #include "comm/error.h"
 #include "comm/group.h"
+#include "comm/topology.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -75,6 +76,8 @@ class Transport {
   virtual const char* name() const noexcept = 0;
   // Largest message that post_send takes.
   virtual std::size_t max_message_bytes() const noexcept = 0;
+  // What a message costs, roughly, the same on all ranks: for choosing among algorithms.
+  virtual Link link() const noexcept = 0;
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.

@@ -59,6 +59,7 @@ class UcxTransport final : public Transport {
   int size() const noexcept override { return static_cast<int>(peers_.size()); }
   const char* name() const noexcept override { return "ucx"; }
   std::size_t max_message_bytes() const noexcept override { return max_message_bytes_; }
+  Link link() const noexcept override { return {}; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {

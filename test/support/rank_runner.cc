@@ -69,6 +69,10 @@ void run_ranks_on(const std::string& transport, int size, const RankBody& body,
   throw Error(ErrorCode::kInvalid, "run_ranks_on: there is no transport '" + transport + "'.");
 }
 
-std::vector<std::string> transports() { return {"inproc", "shm", "sim"}; }
+std::vector<std::string> transports() {
+  std::vector<std::string> names = {"inproc", "shm", "sim"};
+  if (MOTLEY_HAS_UCX) names.emplace_back("ucx");
+  return names;
+}
 
 }  // namespace motley::test
