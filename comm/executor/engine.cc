@@ -67,7 +67,8 @@ Request Engine::start(const Call& call) {
   auto state = std::make_unique<Request::State>(*this, call);
   const Token token(*this);
   calls_.push_back(state.get());
-  fail_calls_of_the_lost();
+  take_news();
+  fail_if_lost(*state, clock_.now());
   if (!state->execution_.finished()) state->execution_.start();
   if (state->execution_.finished()) {
     std::erase(calls_, state.get());
@@ -97,9 +98,10 @@ void Engine::report_lost(int rank, const std::string& why) noexcept {
 
 void Engine::progress() {
   transport_->poll();
-  fail_calls_of_the_lost();
+  take_news();
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
+    if (!lost_.empty()) fail_if_lost(*state, now - kLossGrace);
     if (now >= state->execution_.call().deadline) state->execution_.fail_timeout(now);
   }
   const auto finished = std::stable_partition(calls_.begin(), calls_.end(), [](const auto* state) {
@@ -111,17 +113,18 @@ void Engine::progress() {
   for (Request::State* state : leaving) close(*state);
 }
 
-// A call with a lost member fails even where this rank does not talk to that member itself.
-void Engine::fail_calls_of_the_lost() {
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [rank, why] : news_) lost_.emplace(rank, std::move(why));
-    news_.clear();
-  }
-  for (const auto& [rank, why] : lost_) {
-    for (Request::State* state : calls_) {
-      if (state->execution_.call().group->contains(rank)) state->execution_.fail_lost(rank, why);
-    }
+void Engine::take_news() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, why] : news_) lost_.emplace(rank, Loss{std::move(why), clock_.now()});
+  news_.clear();
+}
+
+// A call with a member whose loss was known by then fails, even where this rank does not talk to
+// that member itself.
+void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
+  for (const auto& [rank, loss] : lost_) {
+    if (loss.known > known_until || !state.execution_.call().group->contains(rank)) continue;
+    state.execution_.fail_lost(rank, loss.why);
   }
 }
 
@@ -151,10 +154,15 @@ void Engine::cancel(Request::State& state) noexcept {
   close(state);
 }
 
+// Until when waiting makes sense: the next deadline, or the end of grace for the last loss.
 TimePoint Engine::next_deadline() const noexcept {
   TimePoint first = TimePoint::max();
   for (const Request::State* state : calls_) {
     first = std::min(first, state->execution_.call().deadline);
+  }
+  const TimePoint now = lost_.empty() ? TimePoint{} : clock_.now();
+  for (const auto& [rank, loss] : lost_) {
+    if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);
   }
   return first;
 }

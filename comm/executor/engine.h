@@ -33,7 +33,10 @@ class Engine {
   void poll();
   // See Transport::retire_before.
   void retire_before(const GroupTag& tag);
-  // Fails the calls, under way and future, of groups that `rank` is in. Any thread.
+  // Fails the calls of groups that `rank` is in, any thread: future ones at once, those under way
+  // when they need that rank or, at the latest, after kLossGrace. What they still need may have
+  // been sent before the death.
+  static constexpr Duration kLossGrace = std::chrono::milliseconds(250);
   void report_lost(int rank, const std::string& why) noexcept;
 
   Transport& transport() noexcept { return *transport_; }
@@ -45,7 +48,8 @@ class Engine {
 
   // One round; with the token. Finished calls leave the list, failed ones are cancelled.
   void progress();
-  void fail_calls_of_the_lost();
+  void take_news();
+  void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
   void cancel(Request::State& state) noexcept;
@@ -54,7 +58,11 @@ class Engine {
   std::unique_ptr<Transport> transport_;
   Clock& clock_;
   std::vector<Request::State*> calls_;  // under way; with the token
-  std::map<int, std::string> lost_;     // with the token
+  struct Loss {
+    std::string why;
+    TimePoint known{};  // since when
+  };
+  std::map<int, Loss> lost_;  // with the token
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -98,7 +98,8 @@ nlohmann::json read_json(const std::string& path) {
 RunResult read_run(const std::string& prefix, int workers) {
   RunResult result;
   for (const auto& point : read_json(prefix + ".curve.json")) {
-    result.curve.push_back({point["seconds"], point["log_loss"], point["auc"]});
+    result.curve.push_back(
+        {point["seconds"], point["log_loss"], point["auc"], point["own_log_loss"]});
   }
   for (int rank = 0; rank < workers; ++rank) {
     const std::string worker = fmt::format("{}.{}", prefix, rank);
@@ -141,9 +142,9 @@ double RunResult::best_log_loss() const {
       ->log_loss;
 }
 
-std::optional<double> RunResult::seconds_to(double target) const {
+std::optional<double> RunResult::seconds_to(double target, LossOf loss) const {
   for (const CurvePoint& point : curve) {
-    if (point.log_loss <= target) return point.seconds;
+    if (point.*loss <= target) return point.seconds;
   }
   return std::nullopt;
 }
@@ -169,10 +170,11 @@ double Result::rows_per_second() const {
   return median_over(runs, [](const RunResult& run) { return run.rows_per_second(); });
 }
 
-std::optional<double> Result::seconds_to(double target) const {
+std::optional<double> Result::seconds_to(double target, LossOf loss) const {
   static constexpr double kNever = 1e300;
-  const double seconds = median_over(
-      runs, [target](const RunResult& run) { return run.seconds_to(target).value_or(kNever); });
+  const double seconds = median_over(runs, [target, loss](const RunResult& run) {
+    return run.seconds_to(target, loss).value_or(kNever);
+  });
   if (seconds >= kNever / 4) return std::nullopt;
   return seconds;
 }

@@ -19,11 +19,14 @@ struct Experiment {
   bool slow = false;  // one worker is slow
 };
 
+// On the test rows.
 struct CurvePoint {
   double seconds = 0;
-  double log_loss = 0;
-  double auc = 0;
+  double log_loss = 0;      // of the mean of all workers' models at that time
+  double auc = 0;           // of the same
+  double own_log_loss = 0;  // of worker 0's model
 };
+using LossOf = double CurvePoint::*;
 
 struct WorkerResult {
   std::uint64_t rows = 0;
@@ -37,7 +40,7 @@ struct RunResult {
 
   double best_log_loss() const;
   // When the curve first reached `target`.
-  std::optional<double> seconds_to(double target) const;
+  std::optional<double> seconds_to(double target, LossOf loss = &CurvePoint::log_loss) const;
   double rows_per_second() const;
 };
 
@@ -49,8 +52,9 @@ struct Result {
   double log_loss() const;  // of the final model
   double auc() const;
   double rows_per_second() const;
-  std::optional<double> seconds_to(double target) const;  // none if most runs never got there
-  std::vector<double> waiting_shares() const;             // of each worker
+  // None if most runs never got there.
+  std::optional<double> seconds_to(double target, LossOf loss = &CurvePoint::log_loss) const;
+  std::vector<double> waiting_shares() const;  // of each worker
 };
 
 // The programs that a run takes.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -25,14 +26,14 @@ DEFINE_string(out, "build/demo", "folder of the report");
 DEFINE_int32(workers, 4, "worker processes");
 DEFINE_double(slow, 4, "the last worker is so many times slower");
 DEFINE_int32(repeats, 3, "of each experiment; medians are shown");
-DEFINE_int32(epochs, 15, "passes of the single worker over the data");
-DEFINE_int32(parallel_epochs, 9, "passes of several workers over the data");
-DEFINE_uint64(sync_rows, 0, "rows of a local step; 0: as many as make 64 steps an epoch");
-DEFINE_double(base_step_ms, 2, "shortest local step, reached by sleeping");
+DEFINE_int32(epochs, 10, "passes of the single worker over the data");
+DEFINE_int32(parallel_epochs, 14, "passes of several workers over the data");
+DEFINE_uint64(sync_rows, 0, "rows of a local step; 0: as many as make 16 steps an epoch");
+DEFINE_double(base_step_ms, 10, "shortest local step, reached by sleeping");
 DEFINE_int32(group_size, 2, "workers that partial-reduce averages at a time");
 DEFINE_int32(factors, 8, "of the factorization machine");
-DEFINE_double(learning_rate, 0.1, "of AdaGrad, of the single worker");
-DEFINE_double(parallel_learning_rate, 0.2, "of AdaGrad, of several workers");
+DEFINE_double(learning_rate, 0.15, "of AdaGrad, of the single worker");
+DEFINE_double(parallel_learning_rate, 0.2, "of several workers, times the root of their number");
 DEFINE_string(worker, "", "be a worker with this synchronizer (set by the demo itself)");
 DEFINE_string(prefix, "", "of a worker's files");
 DEFINE_uint64(seed, 1, "of a worker's data order and initial model");
@@ -77,10 +78,11 @@ void introduce(const Settings& s) {
       "\na slow worker takes {:g} times as long. Averaging is inside the clock, evaluation outside."
       "\npartial-reduce averages {} workers at a time; when the fast are done all stop, and the "
       "mean "
-      "of\nall models, inside the clock, is the final one. Curves are those of worker 0.\n\n",
+      "of\nall models, inside the clock, is the final one. Curves are of the mean of all "
+      "workers' models at equal times.\n\n",
       s.factors, s.data, data.train.rows(), data.test.rows(), s.learning_rate,
-      s.parallel_learning_rate, s.workers, rows_per_step(s, data.train.rows()), 1e3 * s.base_step,
-      s.slow, s.group_size);
+      s.parallel_learning_rate * std::sqrt(s.workers), s.workers,
+      rows_per_step(s, data.train.rows()), 1e3 * s.base_step, s.slow, s.group_size);
 }
 
 void run_into(const Settings& settings, const Programs& programs, Result& result, int repeat) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 namespace demo {
@@ -16,10 +17,13 @@ std::string shares_text(const Result& result) {
 }
 
 std::string row(const Report& report, const Result& result) {
-  const auto seconds = result.seconds_to(report.target());
-  return fmt::format("{:<15} {:<10} {:>9} {:>10.0f}  {:<24} {:>9.5f} {:>8.4f} {:>+8.2f} %\n",
+  const auto text_of = [](std::optional<double> seconds) {
+    return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("never");
+  };
+  return fmt::format("{:<15} {:<10} {:>9} {:>9} {:>8.0f}  {:<24} {:>9.5f} {:>7.4f} {:>+8.2f} %\n",
                      result.experiment.title, result.experiment.slow ? "one slow" : "none slow",
-                     seconds ? fmt::format("{:.2f} s", *seconds) : "never",
+                     text_of(result.seconds_to(report.target())),
+                     text_of(result.seconds_to(report.target(), &CurvePoint::own_log_loss)),
                      result.rows_per_second(), shares_text(result), result.log_loss(), result.auc(),
                      100 * report.log_loss_gap(result));
 }
@@ -47,12 +51,14 @@ std::vector<const Result*> Report::all() const {
 }
 
 std::string to_text(const Report& report) {
-  std::string text =
-      fmt::format("\n{:<15} {:<10} {:>9} {:>10}  {:<24} {:>9} {:>8} {:>10}\n", "method", "workers",
-                  "to target", "rows/s", "waiting, by worker", "log loss", "AUC", "to single");
+  std::string text = fmt::format("\n{:<15} {:<10} {:>9} {:>9} {:>8}  {:<24} {:>9} {:>7} {:>10}\n",
+                                 "method", "workers", "to target", "worker 0", "rows/s",
+                                 "waiting, by worker", "log loss", "AUC", "to single");
   for (const Result* result : report.all()) text += row(report, *result);
   text += fmt::format(
-      "\ntarget: test log loss {:.5f}, the single worker's best + 0.1 %. Medians of {} repeats.\n",
+      "\nto target: until the mean of all models has a test log loss of {:.5f}, the single "
+      "worker's "
+      "best + 0.1 %.\nworker 0: until the model of worker 0 has it. Medians of {} repeats.\n",
       report.target(), report.settings.repeats);
   for (const int slow : {1, 0}) {
     const double gain = report.speed_up(slow);

@@ -40,7 +40,7 @@ Data load(const Settings& settings) {
 }
 
 std::size_t rows_per_step(const Settings& settings, std::size_t rows) {
-  constexpr std::size_t kStepsPerEpoch = 64;
+  constexpr std::size_t kStepsPerEpoch = 16;
   if (settings.sync_rows != 0) return settings.sync_rows;
   const std::size_t steps = kStepsPerEpoch * static_cast<std::size_t>(settings.workers);
   return std::max<std::size_t>((rows + steps - 1) / steps, 1);

@@ -15,17 +15,16 @@ struct Settings {
   std::string test;  // test file; empty: every fifth row of the training file
   std::string out;   // folder of the report
   int workers = 4;
-  double slow = 4;          // the last worker is so many times slower
-  int repeats = 3;          // of each experiment, each with a seed of its own; medians are shown
-  int epochs = 15;          // passes of the single worker over the data
-  int parallel_epochs = 9;  // and of several workers
-  std::uint64_t sync_rows = 0;  // rows of a local step; 0: as many as make 64 steps an epoch
-  double base_step = 0.002;     // seconds: shortest local step, reached by sleeping
+  double slow = 4;           // the last worker is so many times slower
+  int repeats = 3;           // of each experiment, each with a seed of its own; medians are shown
+  int epochs = 10;           // passes of the single worker over the data
+  int parallel_epochs = 14;  // and of several workers
+  std::uint64_t sync_rows = 0;  // rows of a local step; 0: as many as make 16 steps an epoch
+  double base_step = 0.01;      // seconds: shortest local step, reached by sleeping
   int group_size = 2;           // workers that partial-reduce averages at a time
   int factors = 8;              // of the factorization machine
-  double learning_rate = 0.1;   // of AdaGrad, of the single worker
-  // Of several workers. Averaging divides what each has learnt from its own rows, so the rate that
-  // learns most per epoch is higher.
+  double learning_rate = 0.15;  // of AdaGrad, of the single worker
+  // Of several workers, before TrainingRun multiplies it by the root of their number.
   double parallel_learning_rate = 0.2;
 };
 

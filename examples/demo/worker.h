@@ -17,9 +17,10 @@ struct WorkerTask {
 // Trains, and writes
 //   PREFIX.R.rounds.jsonl  what worker R did when (runtime/metrics.h)
 //   PREFIX.R.json          its rows and seconds
-//   PREFIX.curve.json      rank 0: log loss and AUC on the test rows over time, the last of the
-//                          final model. Models are copied while training, with the clock stopped,
-//                          and evaluated afterwards
+//   PREFIX.curve.json      rank 0: log loss and AUC on the test rows over time, of the mean of all
+//                          workers' models; the last of the final model, which is that mean. Models
+//                          are copied while training, with the clock stopped, and evaluated
+//                          afterwards
 void run_worker(const Settings& settings, const WorkerTask& task);
 
 }  // namespace demo

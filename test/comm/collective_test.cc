@@ -8,6 +8,8 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "comm/executor/engine.h"
+#include "comm/transport/inproc.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -77,6 +79,24 @@ TEST(Requests, MayBeWaitedForFromSeveralThreads) {
     for (std::thread& thread : threads) thread.join();
     for (const auto& buffer : data) EXPECT_THAT(buffer, Each(6));
   });
+}
+
+// What rank 0 still needs comes from rank 1, which lives: its barrier completes.
+TEST(Requests, CompleteIfALostRankHadDoneItsPart) {
+  InprocNetwork network(3);
+  std::vector<Communicator> ranks;
+  std::vector<Request> requests;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back(network.transport(rank), Clock::real(), Options{});
+  }
+  for (Communicator& rank : ranks) requests.push_back(rank.barrier());
+  while (!requests[2].test()) ranks[0].engine().poll();
+  ranks[0].report_lost(2, "a test");
+  ranks[0].engine().poll();
+  while (!requests[1].test()) {
+  }
+  requests[0].wait();
+  EXPECT_THROW(ranks[0].barrier().wait(), Error);
 }
 
 TEST(Requests, TestMakesProgressWithoutBlocking) {

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+
+#include "comm/error.h"
 #include "examples/demo/report.h"
+#include "examples/demo/snapshots.h"
 
 namespace demo {
 namespace {
@@ -44,6 +49,40 @@ Report report() {
     r.partial_reduce[slow] = result("partial-reduce", 2, {3, 1, 4.5});
   }
   return r;
+}
+
+TEST(DemoSnapshots, GiveTheMeanOfWhatWorkersHadAtATime) {
+  std::vector<Snapshots> workers(2);
+  const float first[] = {1, 2}, second[] = {3, 6}, other[] = {5, 0};
+  workers[0].add(0, first);
+  workers[0].add(1.5, second);
+  workers[1].add(1, other);
+  EXPECT_THAT(mean_at(workers, 0.5), ::testing::ElementsAre(3, 1));  // before its first: its first
+  EXPECT_THAT(mean_at(workers, 1.4), ::testing::ElementsAre(3, 1));
+  EXPECT_THAT(mean_at(workers, 1.5), ::testing::ElementsAre(4, 3));
+  EXPECT_THAT(mean_at(workers, 99), ::testing::ElementsAre(4, 3));
+}
+
+TEST(DemoSnapshots, PassThroughAFileAndRefuseOneCutShort) {
+  const std::string path = ::testing::TempDir() + "/snapshots.models";
+  Snapshots before;
+  const float weights[] = {1, 2, 3};
+  before.add(0.5, weights);
+  before.save(path);
+  const Snapshots after = Snapshots::load(path);
+  EXPECT_EQ(after.end(), 0.5);
+  EXPECT_THAT(after.at(1), ::testing::ElementsAre(1, 2, 3));
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << "cut";
+  EXPECT_THROW(Snapshots::load(path), motley::Error);
+  std::remove(path.c_str());
+}
+
+TEST(DemoReport, TellsTheMeanModelFromWorkerZerosOwn) {
+  RunResult result{.curve = {{.seconds = 1, .log_loss = 0.5, .own_log_loss = 0.6},
+                             {.seconds = 2, .log_loss = 0.5, .own_log_loss = 0.5}}};
+  EXPECT_EQ(result.seconds_to(0.5), 1);
+  EXPECT_EQ(result.seconds_to(0.5, &CurvePoint::own_log_loss), 2);
+  EXPECT_EQ(result.seconds_to(0.4), std::nullopt);
 }
 
 TEST(DemoReport, TakesMedians) {

@@ -289,7 +289,7 @@ TEST(MotleyRun, LetsPartialReduceGoOnWithoutTheDead) {
   EXPECT_EQ(result.code, 0) << result.error;
   EXPECT_THAT(result.error, AllOf(HasSubstr("rank 2 of 4"), HasSubstr("SIGKILL")));
   for (const char* rank : {"[0] finished", "[1] finished", "[3] finished"}) {
-    EXPECT_THAT(result.out, HasSubstr(rank));
+    EXPECT_THAT(result.out, HasSubstr(rank)) << result.error;
   }
   EXPECT_THAT(result.out, Not(HasSubstr("[2] finished")));
 }
