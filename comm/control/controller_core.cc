@@ -40,6 +40,7 @@ ControllerCore::ControllerCore(const ControllerConfig& config, TimePoint now)
 }
 
 void ControllerCore::on_message(const std::string& from, const Message& message, TimePoint now) {
+  now_ = now;
   if (message.type == MessageType::kHello) return hello(from, message, now);
   const auto found = rank_of_.find(from);
   if (found == rank_of_.end() || message.epoch != config_.epoch) return;  // not of this job
@@ -112,6 +113,8 @@ void ControllerCore::exited(int rank, const Message& message) {
 }
 
 void ControllerCore::on_time(TimePoint now) {
+  now_ = now;
+  form_groups();  // a hold may be over
   if (now < next_scan_) return;
   const Duration late = now - next_scan_;
   next_scan_ = now + config_.lease / kScansPerLease;
@@ -258,7 +261,7 @@ void ControllerCore::ready(int rank, const Message& message) {
         fmt::format("group size {} here, {} at rank {}. All ranks must pass the same.",
                     message.count, group_size_, group_size_of_));
   }
-  matchmaker_.ready(rank);
+  matchmaker_.ready(rank, now_);
   form_groups();
 }
 
@@ -287,7 +290,7 @@ void ControllerCore::stop_training(int rank) {
 
 void ControllerCore::form_groups() {
   while (true) {
-    const std::vector<int> members = matchmaker_.next(group_size_, participants_);
+    const std::vector<int> members = matchmaker_.next(group_size_, participants_, now_);
     if (members.empty()) return;
     if (members.size() == 1) {
       answer(members.front(), Lane::kGroup, {.type = MessageType::kSolo});

@@ -11,6 +11,7 @@
 //               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,7 +48,7 @@ class ControllerCore {
   // To be called at next_timer(). A call that comes late because the controller itself was held up
   // extends every lease by as much.
   void on_time(TimePoint now);
-  TimePoint next_timer() const noexcept { return next_scan_; }
+  TimePoint next_timer() const noexcept { return std::min(next_scan_, matchmaker_.hold_until()); }
   // `rank` is dead: somebody who knows says so. Does nothing if it has ended in good order.
   void report_lost(int rank, const std::string& why);
 
@@ -104,6 +105,7 @@ class ControllerCore {
   void answer_error(int rank, Lane lane, ErrorCode code, const std::string& why);
 
   ControllerConfig config_;
+  TimePoint now_;  // of the latest event
   TimePoint next_scan_;
   std::vector<Member> members_;
   std::unordered_map<std::string, int> rank_of_;  // by identity

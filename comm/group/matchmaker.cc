@@ -5,20 +5,52 @@
 
 namespace motley {
 
-void Matchmaker::ready(int rank) {
-  assert(std::find(queue_.begin(), queue_.end(), rank) == queue_.end());
-  queue_.push_back(rank);
+void Matchmaker::ready(int rank, TimePoint now) {
+  assert(std::none_of(queue_.begin(), queue_.end(),
+                      [rank](const Waiting& each) { return each.rank == rank; }));
+  queue_.push_back({rank, now});
 }
 
-void Matchmaker::remove(int rank) { std::erase(queue_, rank); }
+void Matchmaker::remove(int rank) {
+  std::erase_if(queue_, [rank](const Waiting& each) { return each.rank == rank; });
+}
 
-std::vector<int> Matchmaker::next(int group_size, int participants) {
+std::vector<int> Matchmaker::next(int group_size, int participants, TimePoint now) {
+  hold_until_ = TimePoint::max();
   const int wanted = std::max(1, std::min(group_size, participants));
   if (waiting() < wanted) return {};
-  std::vector<int> members(queue_.begin(), queue_.begin() + wanted);
-  queue_.erase(queue_.begin(), queue_.begin() + wanted);
-  std::sort(members.begin(), members.end());
+  const Waiting head = queue_.front();
+  std::vector<int> members = candidates(wanted);
+  const auto last = last_.find(head.rank);
+  if (last != last_.end() && last->second.members == members && wanted < participants) {
+    const TimePoint until = head.since + (head.since - last->second.formed) / kHoldsPerStep;
+    if (now < until) {
+      hold_until_ = until;
+      return {};
+    }
+  }
+  for (const int rank : members) {
+    remove(rank);
+    last_[rank] = {members, now};
+  }
   return members;
+}
+
+// The head and, oldest first, those that were not in its last group, then those that were.
+// Ascending.
+std::vector<int> Matchmaker::candidates(int wanted) const {
+  const int head = queue_.front().rank;
+  const auto last = last_.find(head);
+  const auto again = [&](int rank) {
+    return last != last_.end() &&
+           std::binary_search(last->second.members.begin(), last->second.members.end(), rank);
+  };
+  std::vector<int> order;
+  for (const Waiting& each : queue_) order.push_back(each.rank);
+  std::stable_partition(order.begin() + 1, order.end(), [&](int rank) { return !again(rank); });
+  order.resize(static_cast<std::size_t>(wanted));
+  std::sort(order.begin(), order.end());
+  return order;
 }
 
 }  // namespace motley

@@ -13,39 +13,76 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Report = GroupTable::Report;
 
+constexpr TimePoint kNow{};
+
+TimePoint at(double milliseconds) { return kNow + seconds(milliseconds / 1e3); }
+
 TEST(Matchmaker, GroupsTheFirstWhoCome) {
   Matchmaker matchmaker;
-  EXPECT_THAT(matchmaker.next(2, 4), IsEmpty());
-  matchmaker.ready(3);
-  EXPECT_THAT(matchmaker.next(2, 4), IsEmpty());
-  matchmaker.ready(1);
-  matchmaker.ready(0);
-  EXPECT_THAT(matchmaker.next(2, 4), ElementsAre(1, 3));  // ascending, whoever came first
-  EXPECT_THAT(matchmaker.next(2, 4), IsEmpty());
-  matchmaker.ready(3);
-  EXPECT_THAT(matchmaker.next(2, 4), ElementsAre(0, 3));
+  EXPECT_THAT(matchmaker.next(2, 4, kNow), IsEmpty());
+  matchmaker.ready(3, kNow);
+  EXPECT_THAT(matchmaker.next(2, 4, kNow), IsEmpty());
+  matchmaker.ready(1, kNow);
+  matchmaker.ready(0, kNow);
+  EXPECT_THAT(matchmaker.next(2, 4, kNow), ElementsAre(1, 3));  // ascending, whoever came first
+  EXPECT_THAT(matchmaker.next(2, 4, kNow), IsEmpty());
+  matchmaker.ready(3, kNow);
+  EXPECT_THAT(matchmaker.next(2, 4, kNow), ElementsAre(0, 3));
 }
 
 TEST(Matchmaker, ShrinksToThoseThatAreLeft) {
   Matchmaker matchmaker;
-  matchmaker.ready(2);
-  matchmaker.ready(0);
-  EXPECT_THAT(matchmaker.next(4, 3), IsEmpty());  // one may still come
-  EXPECT_THAT(matchmaker.next(4, 2), ElementsAre(0, 2));
-  matchmaker.ready(2);
-  EXPECT_THAT(matchmaker.next(4, 1), ElementsAre(2));
-  EXPECT_THAT(matchmaker.next(4, 0), IsEmpty());
+  matchmaker.ready(2, kNow);
+  matchmaker.ready(0, kNow);
+  EXPECT_THAT(matchmaker.next(4, 3, kNow), IsEmpty());  // one may still come
+  EXPECT_THAT(matchmaker.next(4, 2, kNow), ElementsAre(0, 2));
+  matchmaker.ready(2, kNow);
+  EXPECT_THAT(matchmaker.next(4, 1, kNow), ElementsAre(2));
+  EXPECT_THAT(matchmaker.next(4, 0, kNow), IsEmpty());
 }
 
 TEST(Matchmaker, NeverGroupsTheDead) {
   Matchmaker matchmaker;
-  matchmaker.ready(0);
-  matchmaker.ready(1);
+  matchmaker.ready(0, kNow);
+  matchmaker.ready(1, kNow);
   matchmaker.remove(0);
   matchmaker.remove(0);
-  EXPECT_THAT(matchmaker.next(2, 3), IsEmpty());
-  matchmaker.ready(2);
-  EXPECT_THAT(matchmaker.next(2, 3), ElementsAre(1, 2));
+  EXPECT_THAT(matchmaker.next(2, 3, kNow), IsEmpty());
+  matchmaker.ready(2, kNow);
+  EXPECT_THAT(matchmaker.next(2, 3, kNow), ElementsAre(1, 2));
+}
+
+// Four workers of equal speed: without the rule, 0 and 1 would never hear of 2 and 3.
+TEST(Matchmaker, GivesNewPartnersToThoseWhoAreReadyTogetherAgain) {
+  Matchmaker matchmaker;
+  for (const int rank : {0, 1, 2, 3}) matchmaker.ready(rank, at(0));
+  EXPECT_THAT(matchmaker.next(2, 4, at(0)), ElementsAre(0, 1));
+  EXPECT_THAT(matchmaker.next(2, 4, at(0)), ElementsAre(2, 3));
+  matchmaker.ready(0, at(8));
+  matchmaker.ready(1, at(8));
+  EXPECT_THAT(matchmaker.next(2, 4, at(8)), IsEmpty());
+  EXPECT_EQ(matchmaker.hold_until(), at(9));  // an eighth of its step
+  matchmaker.ready(2, at(8.5));
+  EXPECT_THAT(matchmaker.next(2, 4, at(8.5)), ElementsAre(0, 2));
+  matchmaker.ready(3, at(8.6));
+  EXPECT_THAT(matchmaker.next(2, 4, at(8.6)), ElementsAre(1, 3));
+  EXPECT_EQ(matchmaker.hold_until(), TimePoint::max());
+}
+
+// Two fast workers average with each other when nobody else comes in time.
+TEST(Matchmaker, HoldsForAShareOfAStepOnly) {
+  Matchmaker matchmaker;
+  matchmaker.ready(0, at(0));
+  matchmaker.ready(1, at(0));
+  EXPECT_THAT(matchmaker.next(2, 3, at(0)), ElementsAre(0, 1));
+  matchmaker.ready(1, at(8));
+  matchmaker.ready(0, at(8.2));
+  EXPECT_THAT(matchmaker.next(2, 3, at(8.9)), IsEmpty());
+  EXPECT_THAT(matchmaker.next(2, 3, at(9)), ElementsAre(0, 1));
+  // Where there is nobody else, nothing is held.
+  matchmaker.ready(1, at(16));
+  matchmaker.ready(0, at(16));
+  EXPECT_THAT(matchmaker.next(2, 2, at(16)), ElementsAre(0, 1));
 }
 
 TEST(GroupTable, CommitsWhenAllAreDone) {
