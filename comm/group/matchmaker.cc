@@ -21,19 +21,27 @@ std::vector<int> Matchmaker::next(int group_size, int participants, TimePoint no
   if (waiting() < wanted) return {};
   const Waiting head = queue_.front();
   std::vector<int> members = candidates(wanted);
-  const auto last = last_.find(head.rank);
-  if (last != last_.end() && last->second.members == members && wanted < participants) {
-    const TimePoint until = head.since + (head.since - last->second.formed) / kHoldsPerStep;
-    if (now < until) {
-      hold_until_ = until;
-      return {};
-    }
+  const TimePoint until = head.since + hold(head, members);
+  if (wanted < participants && now < until) {
+    hold_until_ = until;
+    return {};
   }
   for (const int rank : members) {
     remove(rank);
-    last_[rank] = {members, now};
+    Last& last = last_[rank];
+    last.times = last.members == members ? last.times + 1 : 1;
+    last.members = members;
+    last.formed = now;
   }
   return members;
+}
+
+// How long after the head was ready the group has to wait for a change of partners.
+Duration Matchmaker::hold(const Waiting& head, const std::vector<int>& members) const {
+  const auto last = last_.find(head.rank);
+  if (last == last_.end() || last->second.members != members) return {};
+  return (head.since - last->second.formed) * std::min(last->second.times - 1, kMostHolds) /
+         kHoldsPerStep;
 }
 
 // The head and, oldest first, those that were not in its last group, then those that were.

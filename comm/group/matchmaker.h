@@ -7,9 +7,10 @@
 // waits for a rank that is dead or has left.
 //
 // Workers of equal speed that averaged together are ready together again, and would do so for ever,
-// apart from the rest. So partners other than those of the last time come first, and where the only
-// ones there are those of the last time, the group is held for a share of a step, in case another
-// comes. No slow worker is waited for: the hold ends, whoever comes or not.
+// apart from the rest. So partners other than those of the last time come first. Where the same
+// group would form a third time in a row, it is held for an eighth of a step, in case another rank
+// comes; the next time for two eighths, and so on to half a step. No slow worker is waited for: the
+// hold ends, whoever comes or not.
 #pragma once
 
 #include <deque>
@@ -22,8 +23,8 @@ namespace motley {
 
 class Matchmaker {
  public:
-  // A hold lasts at most the time between the head's last group and its being ready, over this.
-  static constexpr int kHoldsPerStep = 8;
+  static constexpr int kHoldsPerStep = 8;  // a step: from the head's last group to its being ready
+  static constexpr int kMostHolds = 4;
 
   // `rank` waits for a group, behind those who wait already. It must not be waiting.
   void ready(int rank, TimePoint now);
@@ -46,8 +47,10 @@ class Matchmaker {
   struct Last {  // the last group of a rank
     std::vector<int> members;
     TimePoint formed{};
+    int times = 0;  // in a row
   };
 
+  Duration hold(const Waiting& head, const std::vector<int>& members) const;
   std::vector<int> candidates(int wanted) const;
 
   std::deque<Waiting> queue_;

@@ -55,34 +55,41 @@ TEST(Matchmaker, NeverGroupsTheDead) {
 // Four workers of equal speed: without the rule, 0 and 1 would never hear of 2 and 3.
 TEST(Matchmaker, GivesNewPartnersToThoseWhoAreReadyTogetherAgain) {
   Matchmaker matchmaker;
-  for (const int rank : {0, 1, 2, 3}) matchmaker.ready(rank, at(0));
-  EXPECT_THAT(matchmaker.next(2, 4, at(0)), ElementsAre(0, 1));
-  EXPECT_THAT(matchmaker.next(2, 4, at(0)), ElementsAre(2, 3));
-  matchmaker.ready(0, at(8));
-  matchmaker.ready(1, at(8));
-  EXPECT_THAT(matchmaker.next(2, 4, at(8)), IsEmpty());
-  EXPECT_EQ(matchmaker.hold_until(), at(9));  // an eighth of its step
-  matchmaker.ready(2, at(8.5));
-  EXPECT_THAT(matchmaker.next(2, 4, at(8.5)), ElementsAre(0, 2));
-  matchmaker.ready(3, at(8.6));
-  EXPECT_THAT(matchmaker.next(2, 4, at(8.6)), ElementsAre(1, 3));
+  for (const double now : {0.0, 8.0}) {  // twice in a row is nothing yet
+    for (const int rank : {0, 1}) matchmaker.ready(rank, at(now));
+    EXPECT_THAT(matchmaker.next(2, 4, at(now)), ElementsAre(0, 1));
+    for (const int rank : {2, 3}) matchmaker.ready(rank, at(now));
+    EXPECT_THAT(matchmaker.next(2, 4, at(now)), ElementsAre(2, 3));
+  }
+  matchmaker.ready(0, at(16));
+  matchmaker.ready(1, at(16));
+  EXPECT_THAT(matchmaker.next(2, 4, at(16)), IsEmpty());
+  EXPECT_EQ(matchmaker.hold_until(), at(17));  // an eighth of a step
+  matchmaker.ready(2, at(16.5));
+  EXPECT_THAT(matchmaker.next(2, 4, at(16.5)), ElementsAre(0, 2));
+  matchmaker.ready(3, at(16.6));
+  EXPECT_THAT(matchmaker.next(2, 4, at(16.6)), ElementsAre(1, 3));
   EXPECT_EQ(matchmaker.hold_until(), TimePoint::max());
 }
 
 // Two fast workers average with each other when nobody else comes in time.
-TEST(Matchmaker, HoldsForAShareOfAStepOnly) {
+TEST(Matchmaker, HoldsForHalfAStepAtMost) {
   Matchmaker matchmaker;
-  matchmaker.ready(0, at(0));
-  matchmaker.ready(1, at(0));
-  EXPECT_THAT(matchmaker.next(2, 3, at(0)), ElementsAre(0, 1));
-  matchmaker.ready(1, at(8));
-  matchmaker.ready(0, at(8.2));
-  EXPECT_THAT(matchmaker.next(2, 3, at(8.9)), IsEmpty());
-  EXPECT_THAT(matchmaker.next(2, 3, at(9)), ElementsAre(0, 1));
+  double now = 0;
+  for (const double held : {0, 0, 1, 2, 3, 4, 4, 4}) {
+    matchmaker.ready(0, at(now));
+    matchmaker.ready(1, at(now));
+    if (held > 0) {
+      EXPECT_THAT(matchmaker.next(2, 3, at(now + held - 0.1)), IsEmpty());
+    }
+    now += held;
+    EXPECT_THAT(matchmaker.next(2, 3, at(now)), ElementsAre(0, 1));
+    now += 8;
+  }
   // Where there is nobody else, nothing is held.
-  matchmaker.ready(1, at(16));
-  matchmaker.ready(0, at(16));
-  EXPECT_THAT(matchmaker.next(2, 2, at(16)), ElementsAre(0, 1));
+  matchmaker.ready(1, at(now));
+  matchmaker.ready(0, at(now));
+  EXPECT_THAT(matchmaker.next(2, 2, at(now)), ElementsAre(0, 1));
 }
 
 TEST(GroupTable, CommitsWhenAllAreDone) {
