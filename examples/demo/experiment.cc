@@ -48,8 +48,7 @@ std::vector<std::string> command_of(const Settings& s, const Programs& programs,
            {"base_step_ms", fmt::format("{}", 1e3 * s.base_step)},
            {"group_size", std::to_string(s.group_size)},
            {"factors", std::to_string(s.factors)},
-           {"learning_rate", fmt::format("{}", s.learning_rate)},
-           {"parallel_learning_rate", fmt::format("{}", s.parallel_learning_rate)}}) {
+           {"learning_rate", fmt::format("{}", s.learning_rate)}}) {
     words.push_back(fmt::format("--{}={}", flag, value));
   }
   return words;

@@ -32,8 +32,7 @@ DEFINE_uint64(sync_rows, 0, "rows of a local step; 0: as many as make 16 steps a
 DEFINE_double(base_step_ms, 10, "shortest local step, reached by sleeping");
 DEFINE_int32(group_size, 2, "workers that partial-reduce averages at a time");
 DEFINE_int32(factors, 8, "of the factorization machine");
-DEFINE_double(learning_rate, 0.15, "of AdaGrad, of the single worker");
-DEFINE_double(parallel_learning_rate, 0.2, "of several workers, times the root of their number");
+DEFINE_double(learning_rate, 0.15, "of AdaGrad; multiplied by sqrt(workers)");
 DEFINE_string(worker, "", "be a worker with this synchronizer (set by the demo itself)");
 DEFINE_string(prefix, "", "of a worker's files");
 DEFINE_uint64(seed, 1, "of a worker's data order and initial model");
@@ -54,8 +53,7 @@ Settings settings_from_flags() {
                     .base_step = FLAGS_base_step_ms / 1e3,
                     .group_size = FLAGS_group_size,
                     .factors = FLAGS_factors,
-                    .learning_rate = FLAGS_learning_rate,
-                    .parallel_learning_rate = FLAGS_parallel_learning_rate};
+                    .learning_rate = FLAGS_learning_rate};
   if (settings.data.empty()) {
     settings.data = MOTLEY_DEMO_DATA "/a9a";
     settings.test = MOTLEY_DEMO_DATA "/a9a.t";
@@ -81,8 +79,8 @@ void introduce(const Settings& s) {
       "of\nall models, inside the clock, is the final one. Curves are of the mean of all "
       "workers' models at equal times.\n\n",
       s.factors, s.data, data.train.rows(), data.test.rows(), s.learning_rate,
-      s.parallel_learning_rate * std::sqrt(s.workers), s.workers,
-      rows_per_step(s, data.train.rows()), 1e3 * s.base_step, s.slow, s.group_size);
+      s.learning_rate * std::sqrt(s.workers), s.workers, rows_per_step(s, data.train.rows()),
+      1e3 * s.base_step, s.slow, s.group_size);
 }
 
 void run_into(const Settings& settings, const Programs& programs, Result& result, int repeat) {

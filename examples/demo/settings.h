@@ -23,9 +23,7 @@ struct Settings {
   double base_step = 0.01;      // seconds: shortest local step, reached by sleeping
   int group_size = 2;           // workers that partial-reduce averages at a time
   int factors = 8;              // of the factorization machine
-  double learning_rate = 0.15;  // of AdaGrad, of the single worker
-  // Of several workers, before TrainingRun multiplies it by the root of their number.
-  double parallel_learning_rate = 0.2;
+  double learning_rate = 0.15;  // of AdaGrad; TrainingRun multiplies it by sqrt(workers)
 };
 
 struct Data {

@@ -91,9 +91,8 @@ void run_worker(const Settings& settings, const WorkerTask& task) {
   Data data = load(settings);
   const bool single = comm.size() == 1;
   const int epochs = single ? settings.epochs : settings.parallel_epochs;
-  const double rate = single ? settings.learning_rate : settings.parallel_learning_rate;
   motley::wide::TrainOptions options{.epochs = epochs,
-                                     .learning_rate = static_cast<float>(rate),
+                                     .learning_rate = static_cast<float>(settings.learning_rate),
                                      .sync_rows = rows_per_step(settings, data.train.rows()),
                                      .seed = task.seed,
                                      .rank = comm.rank(),
