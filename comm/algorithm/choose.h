@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "comm/call_kind.h"
+#include "comm/clock.h"
 #include "comm/topology.h"
 
 namespace motley {
@@ -19,5 +22,15 @@ struct Choice {
 // times are whole nanoseconds, and no sum of floating-point numbers is involved.
 //   cost  that of cost() for each family, some milliseconds at 64 ranks: remember the answer
 int choose(const Choice& call, const Topology& topology);
+
+struct Price {
+  const char* family = "";
+  Duration time{};
+};
+
+// What every family of the call costs, in the order of algorithms_of(kind).
+std::vector<Price> prices(const Choice& call, const Topology& topology);
+// A table for people: the chosen family first, then the others from the cheapest to the dearest.
+std::string explain(const Choice& call, const Topology& topology);
 
 }  // namespace motley

@@ -1,6 +1,7 @@
 // The chooser takes the cheapest family: few steps for short buffers, few bytes for long ones.
 #include "comm/algorithm/choose.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -46,6 +47,23 @@ TEST(Choose, TakesTheCheapest) {
       }
     }
   }
+}
+
+TEST(Choose, ExplainsItself) {
+  const Choice call{.kind = CallKind::kAllReduce, .bytes = 1000};
+  const Topology topology = Topology::uniform(48);
+  const std::vector<Price> all = prices(call, topology);
+  ASSERT_EQ(all.size(), all_reduce_algorithms().size());
+  const std::string text = explain(call, topology);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_STREQ(all[i].family, all_reduce_algorithms()[i].name);
+    EXPECT_EQ(all[i].time, cost(all_reduce_algorithms()[i], call.bytes, topology));
+    const std::size_t row = text.find(std::string("\n  ") + all[i].family + " ");
+    ASSERT_NE(row, std::string::npos) << text;
+    EXPECT_EQ(row == text.find('\n'), all[i].family == chosen(1000, topology)) << text;
+  }
+  EXPECT_THAT(text, ::testing::HasSubstr("48 ranks"));
+  EXPECT_THAT(text, ::testing::HasSubstr(": " + chosen(1000, topology) + "\n"));
 }
 
 TEST(Choose, HasOneAnswerWhereThereIsOneFamily) {
