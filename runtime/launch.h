@@ -10,7 +10,8 @@
 // program only calls Communicator::join(Options::from_environment()). Programs that know nothing of
 // Motley run as well.
 //
-//   output   each line of a rank appears as "[rank] line", whole, on the stream it was written to.
+//   output   each line of a rank appears as "[rank] line", whole, on the stream it was written to;
+//            with Labels::kNone without the rank.
 //            A last line without an end gets one; a line over 64 KiB comes in pieces
 //   input    rank 0 reads ours unless that is a terminal; the others read nothing
 //   signals  INT, TERM, HUP, USR1 and USR2 are passed on to the ranks; a second INT kills them
@@ -32,12 +33,16 @@ namespace motley::runtime {
 // What becomes of the other ranks when one is lost.
 enum class WhenLost : std::uint8_t { kEndOthers, kGoOn };
 
+// What stands before each line of output.
+enum class Labels : std::uint8_t { kRank, kNone };
+
 struct LaunchOptions {
   int size = 1;                // number of ranks, in [1, 65536]
   std::map<int, double> slow;  // by rank: how many times slower it shall compute, >= 1
   std::string transport;       // as Options::transport; empty: what the environment says
   Duration timeout{};          // as Options::timeout; zero: what the environment says
   WhenLost when_lost = WhenLost::kEndOthers;
+  Labels labels = Labels::kRank;
   Duration grace = seconds(5);            // between a death and TERM, and between TERM and KILL
   std::string controller_program;         // path of motley-controller; empty: it is searched
   std::vector<std::string> command = {};  // the program (searched in PATH) and its arguments

@@ -109,6 +109,8 @@ class Parser {
       launch.grace = parse_seconds(name, value(), 0);
     } else if (name == "--elastic" && equals == word.npos) {
       launch.when_lost = WhenLost::kGoOn;
+    } else if (name == "--plain" && equals == word.npos) {
+      launch.labels = Labels::kNone;
     } else if (name == "--controller_program") {
       launch.controller_program = value();
     } else {
@@ -138,11 +140,12 @@ Runs N copies of a program on this host as the ranks of one job, and a controlle
                         after torchrun's and Horovod's word for jobs that may lose workers.
                         For programs that survive it, as with partial_reduce
   --grace S             otherwise they get SIGTERM S seconds after it (5), then SIGKILL
+  --plain               do not put the rank before each line of output
   --controller_program P  path of motley-controller, if it is not beside motley-run
   --version, --help
 
-Each line of output is preceded by its rank. Rank 0 reads standard input unless that is a
-terminal. INT, TERM, HUP, USR1 and USR2 are passed on; a second INT kills the ranks.
+Each line of output is preceded by its rank, unless --plain. Rank 0 reads standard input unless
+that is a terminal. INT, TERM, HUP, USR1 and USR2 are passed on; a second INT kills the ranks.
 The exit code is 0 if all ranks end with 0, else that of the first that failed (128 + its
 signal); 2 for a mistake above. Other options are variables of the environment, such as
 MOTLEY_ALGORITHM and MOTLEY_LEASE; comm/options.h lists them.

@@ -64,7 +64,8 @@ void Supervisor::start(SpawnOptions spawn) {
   Pipe error = make_pipe();
   spawn.out = out.write.get();
   spawn.error = error.write.get();
-  const std::string prefix = fmt::format("[{}] ", ranks_.size());
+  const bool labelled = options_.labels == Labels::kRank;
+  const std::string prefix = labelled ? fmt::format("[{}] ", ranks_.size()) : "";
   Rank& rank = ranks_.emplace_back(Process(spawn));
   guard_.watch(rank.pid);
   rank.streams.push_back({std::move(out.read), LineBuffer(prefix, rank.last), &sinks_.front()});

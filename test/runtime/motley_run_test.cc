@@ -93,6 +93,12 @@ TEST(MotleyRun, KeepsOutputAndErrorsApartAndEndsTheLastLine) {
   EXPECT_THAT(sorted_lines(result.error), testing::ElementsAre("[0] err", "[1] err"));
 }
 
+TEST(MotleyRun, LeavesTheRankOutIfPlain) {
+  const auto result = run(shell({"-n", "2", "--plain"}, "echo out; printf 'no end'"));
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(sorted_lines(result.out), testing::ElementsAre("no end", "no end", "out", "out"));
+}
+
 TEST(MotleyRun, NeverMixesLines) {
   // 4 ranks write 500 lines of about 5 kB, more than a pipe takes at once, on both streams, which
   // lead to the same place.

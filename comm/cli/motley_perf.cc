@@ -1,0 +1,119 @@
+// motley-perf: how long collectives take, in the columns of nccl-tests.
+//
+//   motley-perf -n 4 -b 4 -e 256M --places in
+//   motley-run -n 4 -- motley-perf --transport ucx --json ucx.jsonl
+//
+// Started by motley-run (or with the MOTLEY_ variables set) it is one rank of the job. With -n it
+// starts the ranks itself: by motley-run, or as threads of its own with --transport inproc.
+#include <fmt/format.h>
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "comm/cli/perf/flags.h"
+#include "comm/cli/perf/motley_subject.h"
+#include "comm/cli/perf/report.h"
+#include "comm/cli/perf/run.h"
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/local.h"
+
+DEFINE_int32(n, 0, "start so many ranks on this host; 0: be the rank that the environment names");
+DEFINE_string(transport, "",
+              "auto, shm, ucx or inproc (threads; with -n); empty: MOTLEY_TRANSPORT");
+DEFINE_string(algorithm, "", "auto or a name (comm/README.md lists them); empty: MOTLEY_ALGORITHM");
+
+namespace motley::perf {
+namespace {
+
+constexpr const char* kUsage =
+    "motley-perf measures collectives, each over a range of sizes.\n"
+    "  motley-perf -n 4 -b 4 -e 256M          four processes on this host\n"
+    "  motley-run -n 4 -- motley-perf         the same\n"
+    "Exit codes: 0, 1 when a call failed or a result was wrong, 2 for a wrong value of a flag.";
+
+// Returns the number of cells with wrong elements, as rank 0 knows it.
+int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags) {
+  MotleySubject subject(comm);
+  if (comm.rank() != 0) {
+    run(subject, plan, comm.clock(), nullptr);
+    return 0;
+  }
+  const std::string library = subject.library();
+  Report report({.program = "motley-perf",
+                 .library = library,
+                 .commit = library.substr(library.rfind(' ') + 1),
+                 .ranks = comm.size(),
+                 .transport = comm.options().transport,
+                 .flags = flags},
+                json_path(), stdout);
+  run(subject, plan, comm.clock(), &report);
+  return report.wrong_cells();
+}
+
+// Becomes motley-run, which starts us again as `ranks` processes. Returns only by an exception.
+[[noreturn]] void start_ranks(int ranks, const std::vector<std::string>& arguments) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<std::string> words = {"motley-run", "-n", std::to_string(ranks),
+                                    "--plain",    "--", self.string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  // Beside us as installed, in our sibling's folder as built, or in PATH.
+  for (const auto& folder : {self.parent_path(), self.parent_path().parent_path() / "runtime"}) {
+    execv((folder / "motley-run").c_str(), pointers.data());
+  }
+  execvp("motley-run", pointers.data());
+  throw_errno(fmt::format("motley-perf: run motley-run, which is sought beside {} and in PATH",
+                          self.string()));
+}
+
+int run_main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  parse_command_line(argc, argv, kUsage);  // which moves the words about
+  const std::string flags = fmt::format("{}", fmt::join(arguments, " "));
+  const Plan plan = plan_from_flags();
+  Options options = Options::from_environment();
+  if (!FLAGS_algorithm.empty()) options.algorithm = FLAGS_algorithm;
+  if (!FLAGS_transport.empty()) options.transport = FLAGS_transport;
+  if (FLAGS_n > 0 && options.size > 1 && FLAGS_n != options.size) {
+    throw Error(
+        ErrorCode::kInvalid,
+        fmt::format("motley-perf: -n asks for {} ranks, but MOTLEY_SIZE says that this is one "
+                    "of {}. Leave one of them out.",
+                    FLAGS_n, options.size));
+  }
+  int wrong = 0;
+  if (options.transport == "inproc") {
+    run_local(
+        FLAGS_n > 0 ? FLAGS_n : 1,
+        [&](Communicator& comm) {
+          const int found = measure_rank(comm, plan, flags);
+          if (comm.rank() == 0) wrong = found;
+        },
+        options);
+  } else if (FLAGS_n > options.size) {
+    start_ranks(FLAGS_n, arguments);
+  } else {
+    Communicator comm = Communicator::join(options);
+    wrong = measure_rank(comm, plan, flags);
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace motley::perf
+
+int main(int argc, char** argv) {
+  constexpr int kWrongUse = 2;
+  try {
+    return motley::perf::run_main(argc, argv);
+  } catch (const motley::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return error.code() == motley::ErrorCode::kInvalid ? kWrongUse : 1;
+  }
+}

@@ -1,0 +1,121 @@
+// motley-perf as built: a small run on two ranks with all that its table and its JSON lines
+// promise, and wrong use, which is named before a rank is started.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "test/support/program_run.h"
+
+namespace motley {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ProgramRun::Result run(std::vector<std::string> words) {
+  words.insert(words.begin(), MOTLEY_PERF);
+  return ProgramRun(std::move(words)).wait();
+}
+
+class JsonFile {
+ public:
+  JsonFile()
+      : path_(std::filesystem::path(testing::TempDir()) /
+              ("motley_perf_" + std::to_string(getpid()) + ".jsonl")) {}
+  JsonFile(const JsonFile&) = delete;
+  JsonFile& operator=(const JsonFile&) = delete;
+  ~JsonFile() { std::filesystem::remove(path_); }
+
+  std::string path() const { return path_.string(); }
+  std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> result;
+    std::ifstream in(path_);
+    for (std::string line; std::getline(in, line);) result.push_back(nlohmann::json::parse(line));
+    return result;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(MotleyPerf, MeasuresTwoRanksAndWritesJsonLines) {
+  const JsonFile json;
+  const auto result = run({"-n", "2", "-b", "4", "-e", "4K", "-f", "1024", "--collectives=all",
+                           "--cap", "0.02", "--json", json.path()});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("2 ranks"), HasSubstr("busbw"), HasSubstr("all_reduce")));
+
+  const auto lines = json.lines();
+  ASSERT_GT(lines.size(), 6u);
+  const auto& heading = lines.front();
+  EXPECT_EQ(heading.at("line"), "heading");
+  EXPECT_EQ(heading.at("ranks"), 2);
+  EXPECT_THAT(heading.at("library").get<std::string>(), HasSubstr("Motley"));
+  EXPECT_THAT(heading.at("flags").get<std::string>(), HasSubstr("-f 1024"));
+  EXPECT_GT(heading.at("machine").at("cores"), 0);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const auto& cell = lines[i];
+    EXPECT_EQ(cell.at("line"), "cell");
+    EXPECT_EQ(cell.at("wrong"), 0) << cell;
+    EXPECT_GT(cell.at("time_us"), 0) << cell;
+    EXPECT_GE(cell.at("p99_us"), cell.at("p50_us")) << cell;
+    EXPECT_GE(cell.at("samples"), 1) << cell;
+  }
+  const auto& last_of_first = lines[2];  // all_reduce out of place, 4 KiB
+  EXPECT_EQ(last_of_first.at("bytes"), 4096);
+  EXPECT_EQ(last_of_first.at("count"), 1024);
+  EXPECT_NEAR(last_of_first.at("algbw_gbs").get<double>(),
+              4096 / last_of_first.at("time_us").get<double>() / 1e3, 1e-9);
+}
+
+TEST(MotleyPerf, RunsRanksAsThreadsToo) {
+  const auto result = run({"-n", "3", "--transport", "inproc", "--algorithm", "ring", "-b", "1K",
+                           "-e", "1K", "--dtypes", "all", "--ops", "all", "--cap", "0.005"});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("3 ranks"), HasSubstr("bfloat16"), HasSubstr("ring")));
+}
+
+TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
+  const struct {
+    std::vector<std::string> words;
+    const char* fact;
+  } cases[] = {{{"-b", "5Q"}, "5Q"},
+               {{"-b", "4K", "-e", "4"}, "4K"},
+               {{"-f", "1"}, "-f"},
+               {{"--dtypes", "float31"}, "float31"},
+               {{"--collectives", "all_to_some"}, "all_to_some"},
+               {{"--cap", "0"}, "--cap"},
+               {{"--samples", "0"}, "--samples"},
+               {{"4M"}, "4M"}};
+  for (const auto& c : cases) {
+    std::vector<std::string> words = {"-n", "2"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const auto result = run(words);
+    EXPECT_EQ(result.code, 2) << c.fact;
+    EXPECT_THAT(result.out, IsEmpty()) << c.fact;
+    EXPECT_THAT(result.error, AllOf(HasSubstr("motley-perf: "), HasSubstr(c.fact)));
+  }
+  EXPECT_EQ(run({"--no_such_flag"}).code, 1);
+}
+
+TEST(MotleyPerf, SaysWhyAFileCannotBeWritten) {
+  const auto result = run({"--json", "/nonexistent/x"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("/nonexistent/x"));
+}
+
+TEST(MotleyPerf, ExplainsFlagsAndColumns) {
+  EXPECT_THAT(run({"--help"}).out,
+              AllOf(HasSubstr("--collectives"), HasSubstr("busbw"), HasSubstr("2(p-1)/p")));
+  EXPECT_THAT(run({"--version"}).out, HasSubstr("UCX"));
+}
+
+}  // namespace
+}  // namespace motley
