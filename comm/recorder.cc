@@ -1,0 +1,146 @@
+#include "comm/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace motley {
+namespace {
+
+// Where a record's parts lie among the words of the two entries.
+enum CallWord : std::size_t { kGroupId, kGroupUse, kWhat, kCount, kAlgorithm, kStarted, kEnded };
+enum DetailWord : std::size_t { kTicket, kBytes, kFirstMessage, kLastArrival };
+
+// What the low bits of a call's version say.
+enum Phase : std::uint64_t { kStarting = 1, kUnderWay = 2, kEnding = 3, kOver = 0 };
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kRelease = std::memory_order_release;
+constexpr auto kAcquire = std::memory_order_acquire;
+
+constexpr int kStateShift = 24;  // in kWhat: kind, dtype, op and state, then the number
+
+std::uint64_t word(TimePoint time) noexcept {
+  return static_cast<std::uint64_t>(time.time_since_epoch().count());
+}
+TimePoint time(std::uint64_t word) noexcept {
+  return TimePoint(Duration(static_cast<Duration::rep>(word)));
+}
+
+}  // namespace
+
+std::string to_text(const CallRecord& call) {
+  std::string text = fmt::format("{} #{}", name(call.kind), call.number);
+  if (call.group.id != 0) {
+    text += fmt::format(" of group {}.{}", call.group.id & ~GroupTag::kControllerBit,
+                        call.group.attempt);
+  }
+  if (call.kind == CallKind::kBarrier) return text;
+  return text + fmt::format(" ({}{}{} {}, {})", call.algorithm, *call.algorithm == '\0' ? "" : ", ",
+                            call.count, name(call.dtype), name(call.op));
+}
+
+Recorder::Recorder()
+    : calls_(std::make_unique<std::array<Call, kCalls>>()),
+      details_(std::make_unique<std::array<Detail, kCalls>>()) {}
+
+std::uint64_t Recorder::start(const CallRecord& call) noexcept {
+  const std::uint64_t ticket = started_.load(kRelaxed) + 1;
+  Call& entry = (*calls_)[ticket % kCalls];
+  entry.version.store(4 * ticket + kStarting, kRelaxed);
+  const auto put = [&](CallWord at, std::uint64_t value) {
+    entry.words[at].store(value, kRelease);
+  };
+  put(kGroupId, call.group.id);
+  put(kGroupUse, std::uint64_t{call.group.epoch} << 32 | call.group.attempt);
+  put(kWhat, std::uint64_t{call.number} << 32 | std::uint64_t{call.state} << kStateShift |
+                 static_cast<std::uint64_t>(call.kind) << 16 |
+                 static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op));
+  put(kCount, call.count);
+  put(kAlgorithm, std::bit_cast<std::uintptr_t>(call.algorithm));
+  put(kStarted, word(call.started));
+  put(kEnded, word(call.ended));
+  entry.version.store(4 * ticket + kUnderWay, kRelease);
+  started_.store(ticket, kRelease);
+  if (call.state == CallRecord::kDone) done_.store(ticket, kRelease);
+  return ticket;
+}
+
+void Recorder::arrive(std::uint64_t ticket, std::uint64_t bytes, TimePoint now) noexcept {
+  if (ticket + kCalls <= started_.load(kRelaxed)) return;
+  Detail& entry = (*details_)[ticket % kCalls];
+  const std::uint64_t version = entry.version.load(kRelaxed);
+  entry.version.store(version + 1, kRelaxed);
+  if (entry.words[kTicket].load(kRelaxed) != ticket) {
+    entry.words[kTicket].store(ticket, kRelease);
+    entry.words[kFirstMessage].store(word(now), kRelease);
+  }
+  entry.words[kBytes].store(bytes, kRelease);
+  entry.words[kLastArrival].store(word(now), kRelease);
+  entry.version.store(version + 2, kRelease);
+}
+
+void Recorder::end(std::uint64_t ticket, CallRecord::State state, TimePoint now) noexcept {
+  Call& entry = (*calls_)[ticket % kCalls];
+  if (entry.version.load(kRelaxed) != 4 * ticket + kUnderWay) return;
+  entry.version.store(4 * ticket + kEnding, kRelaxed);
+  constexpr std::uint64_t kStateBits = std::uint64_t{0xff} << kStateShift;
+  const std::uint64_t what = entry.words[kWhat].load(kRelaxed) & ~kStateBits;
+  entry.words[kWhat].store(what | std::uint64_t{state} << kStateShift, kRelease);
+  entry.words[kEnded].store(word(now), kRelease);
+  entry.version.store(4 * ticket + kOver, kRelease);
+  if (state == CallRecord::kDone) done_.store(ticket, kRelease);
+}
+
+template <std::size_t kWords>
+bool Recorder::Entry<kWords>::read(std::uint64_t& version_read,
+                                   std::array<std::uint64_t, kWords>& out) const noexcept {
+  version_read = version.load(kAcquire);
+  for (std::size_t i = 0; i < kWords; ++i) out[i] = words[i].load(kAcquire);
+  return version_read % 2 == 0 && version.load(kRelaxed) == version_read;
+}
+
+std::optional<CallRecord> Recorder::read(std::uint64_t ticket) const {
+  std::uint64_t version = 0;
+  std::array<std::uint64_t, 7> words;
+  if (ticket == 0 || !(*calls_)[ticket % kCalls].read(version, words)) return std::nullopt;
+  if (version / 4 != ticket) return std::nullopt;
+  const std::uint64_t what = words[kWhat];
+  CallRecord call{
+      .group = {.id = words[kGroupId],
+                .epoch = static_cast<std::uint32_t>(words[kGroupUse] >> 32),
+                .attempt = static_cast<std::uint32_t>(words[kGroupUse])},
+      .number = static_cast<std::uint32_t>(what >> 32),
+      .kind = static_cast<CallKind>(what >> 16 & 0xff),
+      .dtype = static_cast<DType>(what >> 8 & 0xff),
+      .op = static_cast<ReduceOp>(what & 0xff),
+      .state = static_cast<CallRecord::State>(what >> kStateShift & 0xff),
+      .count = words[kCount],
+      .algorithm = std::bit_cast<const char*>(static_cast<std::uintptr_t>(words[kAlgorithm])),
+      .started = time(words[kStarted]),
+      .ended = time(words[kEnded])};
+  std::array<std::uint64_t, 4> detail;
+  if ((*details_)[ticket % kCalls].read(version, detail) && detail[kTicket] == ticket) {
+    call.bytes = detail[kBytes];
+    call.first_message = time(detail[kFirstMessage]);
+    call.last_arrival = time(detail[kLastArrival]);
+  }
+  return call;
+}
+
+std::vector<CallRecord> Recorder::last(std::size_t n) const {
+  const std::uint64_t newest = started_.load(kAcquire);
+  const std::uint64_t wanted = std::min<std::uint64_t>({n, kCalls, newest});
+  std::vector<CallRecord> calls;
+  calls.reserve(wanted);
+  for (std::uint64_t ticket = newest - wanted + 1; ticket <= newest; ++ticket) {
+    if (auto call = read(ticket)) calls.push_back(*call);
+  }
+  return calls;
+}
+
+std::optional<CallRecord> Recorder::last_started() const { return read(started_.load(kAcquire)); }
+std::optional<CallRecord> Recorder::last_done() const { return read(done_.load(kAcquire)); }
+
+}  // namespace motley

@@ -1,0 +1,125 @@
+// The recorder keeps the last 1,024 calls, loses older ones quietly, and hands out whole records
+// only, whatever is written meanwhile.
+#include "comm/recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace motley {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TimePoint at(double s) { return TimePoint(seconds(s)); }
+
+CallRecord call(std::uint32_t number) {
+  return {.number = number,
+          .kind = CallKind::kAllReduce,
+          .count = 3 * number,
+          .algorithm = "ring",
+          .started = at(number)};
+}
+
+TEST(Recorder, KeepsWhatACallWasAndHowFarItCame) {
+  Recorder recorder;
+  EXPECT_THAT(recorder.last(), IsEmpty());
+  EXPECT_FALSE(recorder.last_started());
+  EXPECT_FALSE(recorder.last_done());
+  const GroupTag group{.id = GroupTag::kControllerBit | 7, .epoch = 3, .attempt = 2};
+  const std::uint64_t ticket = recorder.start({.group = group,
+                                               .number = ~0u,
+                                               .kind = CallKind::kBroadcast,
+                                               .dtype = DType::kBFloat16,
+                                               .op = ReduceOp::kMax,
+                                               .count = ~std::uint64_t{0},
+                                               .algorithm = "tree",
+                                               .started = at(1)});
+  recorder.arrive(ticket, 100, at(2));
+  recorder.arrive(ticket, 300, at(3));
+  ASSERT_THAT(recorder.last(), SizeIs(1));
+  CallRecord record = recorder.last()[0];
+  EXPECT_EQ(record.state, CallRecord::kRunning);
+  EXPECT_FALSE(recorder.last_done());
+  recorder.end(ticket, CallRecord::kDone, at(4));
+  record = *recorder.last_done();
+  EXPECT_EQ(record.group, group);
+  EXPECT_EQ(record.number, ~0u);
+  EXPECT_EQ(record.kind, CallKind::kBroadcast);
+  EXPECT_EQ(record.dtype, DType::kBFloat16);
+  EXPECT_EQ(record.op, ReduceOp::kMax);
+  EXPECT_EQ(record.state, CallRecord::kDone);
+  EXPECT_EQ(record.count, ~std::uint64_t{0});
+  EXPECT_STREQ(record.algorithm, "tree");
+  EXPECT_EQ(record.bytes, 300u);
+  EXPECT_EQ(record.started, at(1));
+  EXPECT_EQ(record.first_message, at(2));
+  EXPECT_EQ(record.last_arrival, at(3));
+  EXPECT_EQ(record.ended, at(4));
+}
+
+TEST(Recorder, ForgetsAllButTheLatest) {
+  Recorder recorder;
+  const std::uint64_t oldest = recorder.start(call(0));
+  for (std::uint32_t i = 1; i <= Recorder::kCalls; ++i) recorder.start(call(i));
+  recorder.arrive(oldest, 5, at(0));  // its place belongs to another now
+  recorder.end(oldest, CallRecord::kFailed, at(0));
+  const std::vector<CallRecord> calls = recorder.last();
+  ASSERT_THAT(calls, SizeIs(Recorder::kCalls));
+  for (std::uint32_t i = 0; i < Recorder::kCalls; ++i) {
+    EXPECT_EQ(calls[i].number, i + 1);
+    EXPECT_EQ(calls[i].state, CallRecord::kRunning);
+    EXPECT_EQ(calls[i].bytes, 0u);
+  }
+  EXPECT_THAT(recorder.last(3), SizeIs(3));
+  EXPECT_EQ(recorder.last(3)[0].number, Recorder::kCalls - 2);
+  EXPECT_EQ(recorder.last_started()->number, Recorder::kCalls);
+}
+
+// A failed call is not the last one completed.
+TEST(Recorder, TellsFailedFromDone) {
+  Recorder recorder;
+  recorder.end(recorder.start(call(1)), CallRecord::kDone, at(1));
+  recorder.end(recorder.start(call(2)), CallRecord::kFailed, at(2));
+  EXPECT_EQ(recorder.last_done()->number, 1u);
+  EXPECT_EQ(recorder.last_started()->state, CallRecord::kFailed);
+}
+
+TEST(Recorder, SaysCallsAsErrorsDo) {
+  EXPECT_EQ(to_text(call(12)), "all_reduce #12 (ring, 36 float32, sum)");
+  EXPECT_EQ(to_text({.number = 3}), "barrier #3");
+  EXPECT_THAT(to_text({.group = {.id = GroupTag::kControllerBit | 7, .attempt = 1}}),
+              HasSubstr("barrier #0 of group 7.1"));
+}
+
+// All parts of a record come from one number; a reader that saw two halves would find two.
+TEST(Recorder, IsReadWholeWhileItIsWritten) {
+  Recorder recorder;
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (std::uint32_t i = 1; !stop; ++i) {
+      const std::uint64_t ticket = recorder.start(call(i));
+      recorder.arrive(ticket, i, at(i));
+      recorder.end(ticket, CallRecord::kDone, at(i));
+    }
+  });
+  std::uint64_t seen = 0;
+  for (int round = 0; round < 200 || seen == 0; ++round) {
+    for (const CallRecord& record : recorder.last()) {
+      ++seen;
+      ASSERT_EQ(record.count, 3 * record.number);
+      ASSERT_EQ(record.started, at(record.number));
+      ASSERT_TRUE(record.bytes == 0 || record.bytes == record.number);
+      const TimePoint ended = record.state == CallRecord::kDone ? at(record.number) : TimePoint{};
+      ASSERT_EQ(record.ended, ended);
+    }
+  }
+  stop = true;
+  writer.join();
+}
+
+}  // namespace
+}  // namespace motley
