@@ -12,6 +12,7 @@ std::string version_text() {
   text.append("\nUCX ").append(MOTLEY_UCX_TEXT);
   text.append("\nCUDA ").append(MOTLEY_CUDA_TEXT);
   text.append("\nNCCL ").append(MOTLEY_NCCL_TEXT);
+  text.append("\nHWLOC ").append(MOTLEY_HWLOC_TEXT);
   return text;
 }
 
