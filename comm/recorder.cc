@@ -143,4 +143,14 @@ std::vector<CallRecord> Recorder::last(std::size_t n) const {
 std::optional<CallRecord> Recorder::last_started() const { return read(started_.load(kAcquire)); }
 std::optional<CallRecord> Recorder::last_done() const { return read(done_.load(kAcquire)); }
 
+std::optional<CallRecord> Recorder::oldest_running() const {
+  const std::uint64_t newest = started_.load(kAcquire);
+  for (std::uint64_t ticket = newest < kCalls ? 1 : newest - kCalls + 1; ticket <= newest;
+       ++ticket) {
+    const auto call = read(ticket);
+    if (call && call->state == CallRecord::kRunning) return call;
+  }
+  return std::nullopt;
+}
+
 }  // namespace motley

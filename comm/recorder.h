@@ -67,6 +67,8 @@ class Recorder {
   std::optional<CallRecord> last_started() const;
   // The call that was completed last.
   std::optional<CallRecord> last_done() const;
+  // Of the calls under way, the one that began first.
+  std::optional<CallRecord> oldest_running() const;
 
  private:
   // Odd while it is written; a reader that sees the same even version before and after has read a

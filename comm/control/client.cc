@@ -23,7 +23,7 @@ constexpr Duration kShortCall = seconds(30);  // set() and add() are answered at
 struct ControlClient::State {
   State(const ClientConfig& config, TimePoint now) : core(config, now) {}
 
-  std::mutex calls[2];  // by Lane: one call at a time
+  std::mutex calls[kLanes];  // by Lane: one call at a time
   mutable std::mutex mutex;
   std::condition_variable changed;
   ClientCore core;                       // guarded by mutex
@@ -31,6 +31,8 @@ struct ControlClient::State {
   std::mutex delivery;                   // one thread tells of losses at a time, in order
   std::size_t delivered = 0;             // guarded by delivery
   std::function<void(int, const std::string&)> on_lost;  // guarded by delivery
+  std::mutex telling;                                    // held while `progress` runs
+  std::function<std::string()> progress;                 // guarded by telling
 };
 
 ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const ClientConfig& config,
@@ -95,6 +97,36 @@ void ControlClient::on_lost(std::function<void(int, const std::string&)> lost) {
     state_->on_lost = std::move(lost);
   }
   deliver_losses();
+}
+
+void ControlClient::on_progress(std::function<std::string()> progress) {
+  const std::scoped_lock telling(state_->telling);
+  state_->progress = std::move(progress);
+}
+
+void ControlClient::ask_report(const GroupTag& group, std::uint32_t number,
+                               const std::vector<int>& members) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->core.request({.type = MessageType::kReport,
+                        .number = number,
+                        .tag = group,
+                        .ranks = {members.begin(), members.end()}},
+                       clock_.now());
+  flush();
+}
+
+std::optional<Report> ControlClient::last_report() const {
+  const std::scoped_lock lock(state_->mutex);
+  const Message* reply = state_->core.reply(Lane::kReport);
+  if (reply == nullptr) return std::nullopt;
+  return decode_report(reply->value, state_->core.reply_time(Lane::kReport));
+}
+
+Report ControlClient::report(const GroupTag& group, std::uint32_t number, TimePoint deadline) {
+  const Message reply = call({.type = MessageType::kReport, .number = number, .tag = group},
+                             deadline, "asking where the others are");
+  const auto report = decode_report(reply.value, clock_.now());
+  return report ? *report : Report{};
 }
 
 void ControlClient::watch_process(int rank, int pid) {
@@ -211,6 +243,7 @@ void ControlClient::on_message(const Message& message) {
 
 TimePoint ControlClient::on_time() {
   TimePoint next;
+  tell_progress();
   {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_time(clock_.now());
@@ -219,6 +252,19 @@ TimePoint ControlClient::on_time() {
   }
   deliver_losses();
   return next;
+}
+
+// Just before a sign of life is due.
+void ControlClient::tell_progress() {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    if (clock_.now() < state_->core.next_timer()) return;
+  }
+  const std::scoped_lock telling(state_->telling);
+  if (!state_->progress) return;
+  std::string progress = state_->progress();
+  const std::scoped_lock lock(state_->mutex);
+  state_->core.set_progress(std::move(progress));
 }
 
 void ControlClient::on_exit(int rank) {

@@ -11,12 +11,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/clock.h"
 #include "comm/control/channel.h"
 #include "comm/control/client_core.h"
+#include "comm/control/progress.h"
 #include "comm/group.h"
 #include "comm/options.h"
 #include "comm/store.h"
@@ -65,6 +67,16 @@ class ControlClient final : public Store, private ChannelEvents {
   // Ranks known to be dead, ascending.
   std::vector<int> lost_ranks() const;
 
+  // `progress` gives what the signs of life are to say of this rank's calls; it is called on the
+  // control thread, from now on. An empty function ends it; when that returns, none is under way.
+  void on_progress(std::function<std::string()> progress);
+  // Asks where the members of call `number` of `group` are (`members` empty: all ranks). Does not
+  // wait: last_report() gives the latest answer, once there is one.
+  void ask_report(const GroupTag& group, std::uint32_t number, const std::vector<int>& members);
+  std::optional<Report> last_report() const;
+  // The same, waited for.
+  Report report(const GroupTag& group, std::uint32_t number, TimePoint deadline);
+
   // This rank has made `step` and is ready to average with group_size - 1 others. kGroup or kSolo.
   GroupOutcome ready(std::int64_t step, int group_size, TimePoint deadline);
   // The average of group `tag` is complete here. kCommit; or kGroup, if others failed.
@@ -88,6 +100,7 @@ class ControlClient final : public Store, private ChannelEvents {
   void check_usable(TimePoint now, const std::string& doing) const;
   void flush();  // with state_ locked
   void deliver_losses();
+  void tell_progress();
 
   ClientConfig config_;
   Clock& clock_;

@@ -74,19 +74,20 @@ void ClientCore::on_message(const Message& message, TimePoint now) {
     case MessageType::kCommit:
     case MessageType::kSolo:
     case MessageType::kError:
-      return answered(message);
+      return answered(message, now);
     default:
       return;
   }
 }
 
-void ClientCore::answered(const Message& message) {
-  // The answer names its lane: two lanes may wait under the same seq.
-  if (message.count != 0 && message.count != 1) return;
+void ClientCore::answered(const Message& message, TimePoint now) {
+  // The answer names its lane: several may wait under the same seq.
+  if (message.count < 0 || message.count >= static_cast<int>(kLanes)) return;
   Pending& pending = lanes_[message.count];
   if (!pending.request || pending.seq != message.seq) return;  // given up, or answered before
   pending.request.reset();
   pending.reply = message;
+  pending.answered = now;
 }
 
 void ClientCore::on_time(TimePoint now) {
@@ -101,7 +102,7 @@ void ClientCore::on_time(TimePoint now) {
                  .count = config_.size,
                  .value = config_.token});
   }
-  send({.type = MessageType::kHeartbeat, .number = losses_known_});
+  send({.type = MessageType::kHeartbeat, .number = losses_known_, .value = progress_});
   for (Pending& pending : lanes_) {
     if (!pending.request || now - pending.sent < kRepeatAfter * config_.heartbeat) continue;
     pending.sent = now;

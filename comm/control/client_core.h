@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/clock.h"
@@ -43,6 +44,8 @@ class ClientCore {
   void request(Message message, TimePoint now);
   // The answer to the last request of the lane; null until it is there.
   const Message* reply(Lane lane) const;
+  // When that came.
+  TimePoint reply_time(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)].answered; }
   // Stops repeating the request of the lane.
   void give_up(Lane lane);
 
@@ -55,6 +58,8 @@ class ClientCore {
   void process_exited(int rank, TimePoint now);
 
   std::vector<Message> take_output();
+  // What the next signs of life say of this rank's calls.
+  void set_progress(std::string progress) { progress_ = std::move(progress); }
   // Each lost rank once.
   std::vector<Loss> take_losses();
 
@@ -71,11 +76,12 @@ class ClientCore {
     std::optional<Message> request;  // until it is answered or given up
     std::optional<Message> reply;
     TimePoint sent{};
+    TimePoint answered{};
   };
 
   Pending& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   void send(Message message);
-  void answered(const Message& message);
+  void answered(const Message& message, TimePoint now);
   void lost(int rank, const std::string& why);
   void report_exits(TimePoint now);
 
@@ -86,7 +92,8 @@ class ClientCore {
   std::uint32_t epoch_ = 0;
   Duration lease_{};
   std::optional<Failure> failure_;
-  Pending lanes_[2];  // by Lane
+  Pending lanes_[kLanes];  // by Lane
+  std::string progress_;
 
   std::int64_t losses_known_ = 0;  // the first so many of the controller's list
   std::vector<bool> is_lost_;

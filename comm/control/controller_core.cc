@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <utility>
+
+#include "comm/control/progress.h"
 
 namespace motley {
 namespace {
@@ -96,6 +99,10 @@ void ControllerCore::hello(const std::string& from, const Message& message, Time
 
 void ControllerCore::heartbeat(int rank, const Message& message) {
   const std::string& to = member(rank).identity;
+  if (message.value.size() <= kMaxProgressBytes) {
+    member(rank).progress = message.value;
+    member(rank).progress_time = now_;
+  }
   const auto total = static_cast<std::int64_t>(losses_.size());
   for (std::int64_t i = std::max<std::int64_t>(0, message.number); i < total; ++i) {
     const Loss& loss = losses_[static_cast<std::size_t>(i)];
@@ -161,9 +168,43 @@ void ControllerCore::request(int rank, Lane lane, const Message& message) {
   state.reply.reset();
   if (lane == Lane::kStore) {
     store_request(rank, message);
-  } else {
+  } else if (lane == Lane::kGroup) {
     group_request(rank, message);
+  } else {
+    report(rank, message);
   }
+}
+
+// Tells where the members of a call are, those that have not begun it first if not all can be told.
+void ControllerCore::report(int rank, const Message& message) {
+  std::vector<std::int32_t> ranks = message.ranks;
+  if (ranks.empty()) {
+    ranks.resize(members_.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  std::erase_if(ranks, [&](std::int32_t r) { return r < 0 || r >= config_.size; });
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::stable_partition(ranks.begin(), ranks.end(), [&](std::int32_t r) {
+    const auto progress = decode_progress(member(r).progress, now_);
+    return member(r).state != State::kLive || !progress ||
+           !has_begun(*progress, message.tag, static_cast<std::uint32_t>(message.number));
+  });
+  const std::size_t told = std::min(ranks.size(), kMaxReportRanks);
+  std::sort(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(told));
+  std::vector<ReportEntry> entries;
+  for (std::size_t i = 0; i < told; ++i) {
+    const Member& each = member(ranks[i]);
+    // The times in its progress count from when that was told; it may have been heard since.
+    const TimePoint since = each.progress.empty() ? each.heard : each.progress_time;
+    entries.push_back({.rank = ranks[i],
+                       .state = static_cast<RankReport::State>(each.state),
+                       .silent = each.state == State::kAbsent ? Duration(0) : now_ - since,
+                       .progress = each.progress});
+  }
+  answer(rank, Lane::kReport,
+         {.type = MessageType::kValue,
+          .value = encode_report(entries, static_cast<std::uint32_t>(ranks.size() - told))});
 }
 
 void ControllerCore::store_request(int rank, const Message& message) {

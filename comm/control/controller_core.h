@@ -7,6 +7,7 @@
 //   membership  one holder per rank, admitted with the job's token, known by an identity that is
 //               never used again. A rank silent for `lease` is dead, and so is one reported lost;
 //               everyone learns of it, and what the dead one says later is answered with kFenced
+//   progress    each sign of life tells where its rank is among its calls; any rank may ask for all
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
 //               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
 #pragma once
@@ -63,7 +64,7 @@ class ControllerCore {
   const Matchmaker& matchmaker() const noexcept { return matchmaker_; }
 
  private:
-  enum class State : std::uint8_t { kAbsent, kLive, kDeparted, kDead };
+  enum class State : std::uint8_t { kAbsent, kLive, kDeparted, kDead };  // as RankReport::State
   struct LaneState {
     std::uint64_t seq = 0;         // of the latest request
     std::optional<Message> reply;  // to it, once there is one
@@ -72,7 +73,9 @@ class ControllerCore {
     State state = State::kAbsent;
     std::string identity;
     TimePoint heard{};
-    LaneState lanes[2];     // by Lane
+    LaneState lanes[kLanes];  // by Lane
+    std::string progress;     // as its latest sign of life told it
+    TimePoint progress_time{};
     bool trains = true;     // has not left the grouping
     std::string waits_for;  // key of a get that has no answer yet
     std::string why;        // it is dead
@@ -91,6 +94,7 @@ class ControllerCore {
   void set(const std::string& key, std::string value);
   void add(int rank, const Message& message);
   void group_request(int rank, const Message& message);
+  void report(int rank, const Message& message);
   void ready(int rank, const Message& message);
   void ended(int rank, const Message& message);
   // Takes `rank` out of the queue and out of its group.

@@ -4,7 +4,8 @@
 // fields after it, little-endian; a field that a type does not use is empty. Anything else is not
 // decoded.
 //
-// A rank asks on two lanes, the store's and the group's, one request at a time on each. It sends
+// A rank asks on three lanes, the store's, the group's and the report's, one request at a time on
+// each. It sends
 // the request again, under the same seq, until the answer with that seq arrives or its patience
 // ends; the controller keeps its last answer per lane and gives it again. So loss, repetition and
 // reordering of messages change nothing, and a request with a higher seq gives up what was asked
@@ -24,8 +25,8 @@ namespace motley {
 enum class MessageType : std::uint8_t {
   // From a rank, outside of lanes.
   kHello,      // rank, count: size of the job, value: its token. Answer: kWelcome or kRefused
-  kHeartbeat,  // number: losses that the sender knows of. Answer: kHeartbeat, and the others as
-               // kLost
+  kHeartbeat,  // number: losses that the sender knows of, value: its Progress. Answer: kHeartbeat,
+               // and the others as kLost
   kExited,     // rank: a process that is seen to have ended. Answer: kLost or kDeparted
   // Requests on the store's lane.
   kSet,  // key, value. Answer: kOk
@@ -38,6 +39,8 @@ enum class MessageType : std::uint8_t {
   kFail,      // tag, rank: the suspect or -1. Answer: kCommit, kGroup or kSolo
   kWithdraw,  // takes the last kReady back. Answer: kOk
   kLeave,     // this rank will not be ready again. Answer: kOk
+  // Requests on the report's lane.
+  kReport,  // tag, number: a call, ranks: who is in it (none: all). Answer: kValue, value: a Report
   // From the controller. Answers to requests carry their Lane in `count`.
   kWelcome,  // number: the lease in nanoseconds
   kRefused,  // number: an ErrorCode, value: why
@@ -70,7 +73,8 @@ inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
 inline constexpr std::size_t kMaxGroupRanks = 1 << 16;
 
-enum class Lane : std::uint8_t { kStore, kGroup };
+enum class Lane : std::uint8_t { kStore, kGroup, kReport };
+inline constexpr std::size_t kLanes = 3;
 // The lane of a request; nothing for what is not a request.
 std::optional<Lane> lane_of(MessageType type) noexcept;
 

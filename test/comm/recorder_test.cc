@@ -86,6 +86,10 @@ TEST(Recorder, TellsFailedFromDone) {
   recorder.end(recorder.start(call(2)), CallRecord::kFailed, at(2));
   EXPECT_EQ(recorder.last_done()->number, 1u);
   EXPECT_EQ(recorder.last_started()->state, CallRecord::kFailed);
+  EXPECT_FALSE(recorder.oldest_running());
+  recorder.start(call(3));
+  recorder.start(call(4));
+  EXPECT_EQ(recorder.oldest_running()->number, 3u);
 }
 
 TEST(Recorder, SaysCallsAsErrorsDo) {
