@@ -19,7 +19,7 @@ bool same_lane(const Tag& a, const Tag& b) noexcept {
 void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
   Peer& peer = peers_[from];
   peer.receives.push_back({tag, &sink, cookie});
-  if (peer.is_lost || !peer.messages.empty()) mark_ready(from, peer);
+  if (peer.lost || !peer.messages.empty()) mark_ready(from, peer);
 }
 
 void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
@@ -53,14 +53,14 @@ bool Matcher::deliver() {
     ready_.pop_back();
     Peer& peer = peers_[rank];  // references into an unordered_map stay valid
     peer.ready = false;
-    while (deliver_one(rank, peer)) moved = true;
+    while (deliver_one(peer)) moved = true;
   }
   return moved;
 }
 
 // Hands over one message or fails one receive. Callbacks may post and cancel: nothing is held
 // across.
-bool Matcher::deliver_one(int rank, Peer& peer) {
+bool Matcher::deliver_one(Peer& peer) {
   for (auto message = peer.messages.begin(); message != peer.messages.end(); ++message) {
     const auto receive =
         std::find_if(peer.receives.begin(), peer.receives.end(),
@@ -75,10 +75,11 @@ bool Matcher::deliver_one(int rank, Peer& peer) {
     if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(taken.data));
     return true;
   }
-  if (peer.is_lost && !peer.receives.empty()) {
+  if (peer.lost && !peer.receives.empty()) {
     const Receive doomed = peer.receives.front();
     peer.receives.erase(peer.receives.begin());
-    doomed.sink->failed(doomed.cookie, Error(ErrorCode::kPeerLost, peer.why, {rank}));
+    const Error error = *peer.lost;
+    doomed.sink->failed(doomed.cookie, error);
     return true;
   }
   return false;
@@ -115,17 +116,16 @@ void Matcher::retire_before(const GroupTag& tag) noexcept {
   }
 }
 
-void Matcher::fail_peer(int rank, const std::string& why) noexcept {
+void Matcher::fail_peer(int rank, const std::string& why, int blamed) {
   Peer& peer = peers_[rank];
-  if (peer.is_lost) return;
-  peer.is_lost = true;
-  peer.why = why;
+  if (peer.lost) return;
+  peer.lost.emplace(ErrorCode::kPeerLost, why, std::vector<int>{blamed});
   mark_ready(rank, peer);
 }
 
-const std::string* Matcher::lost(int rank) const noexcept {
+const Error* Matcher::lost(int rank) const noexcept {
   const auto it = peers_.find(rank);
-  return it != peers_.end() && it->second.is_lost ? &it->second.why : nullptr;
+  return it != peers_.end() && it->second.lost ? &*it->second.lost : nullptr;
 }
 
 std::size_t Matcher::kept_bytes(int rank) const noexcept {

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -27,11 +29,12 @@ class Matcher {
 
   void cancel(Sink& sink, const CallId& call) noexcept;
   void retire_before(const GroupTag& tag) noexcept;
-  // Receives from `peer`, posted now or later, fail with kPeerLost. Kept messages are still handed
-  // over.
-  void fail_peer(int peer, const std::string& why) noexcept;
-  // Why `peer` is lost; null while it lives.
-  const std::string* lost(int peer) const noexcept;
+  // Receives from `peer`, posted now or later, fail with kPeerLost, `why` and the rank to blame:
+  // the peer itself, or the one for whose loss it left. Kept messages are still handed over.
+  void fail_peer(int peer, const std::string& why) { fail_peer(peer, why, peer); }
+  void fail_peer(int peer, const std::string& why, int blamed);
+  // How operations with `peer` fail; null while it lives.
+  const Error* lost(int peer) const noexcept;
 
   // Bytes of kept messages from `peer`: a transport may stop reading from it at some bound.
   std::size_t kept_bytes(int peer) const noexcept;
@@ -51,12 +54,11 @@ class Matcher {
     std::deque<Message> messages;   // in order of arrival
     std::size_t kept_bytes = 0;
     bool ready = false;  // a receive here may match a kept message, or is doomed
-    bool is_lost = false;
-    std::string why;
+    std::optional<Error> lost;
   };
 
   bool stale(const CallId& call) const noexcept;
-  bool deliver_one(int rank, Peer& peer);
+  bool deliver_one(Peer& peer);
   void mark_ready(int rank, Peer& peer);
 
   std::unordered_map<int, Peer> peers_;

@@ -207,12 +207,12 @@ bool ShmTransport::retry_sends() {
   for (Peer& receiver : peers_) {
     while (!receiver.queue.empty()) {
       const Queued next = receiver.queue.front();
-      const std::string* const why = receiver.lost ? matcher_.lost(receiver.rank) : nullptr;
-      if (why == nullptr && !send(receiver, next.tag, next.data)) break;
+      const Error* const loss = receiver.lost ? matcher_.lost(receiver.rank) : nullptr;
+      if (loss == nullptr && !send(receiver, next.tag, next.data)) break;
       receiver.queue.pop_front();
       moved = true;
-      if (why != nullptr) {
-        next.sink->failed(next.cookie, Error(ErrorCode::kPeerLost, *why, {receiver.rank}));
+      if (loss != nullptr) {
+        next.sink->failed(next.cookie, *loss);
       } else {
         next.sink->sent(next.cookie);
       }

@@ -13,8 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cassert>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "comm/transport/matcher.h"
 #include "comm/transport/rendezvous.h"
 #include "comm/transport/ucx_header.h"
+#include "comm/transport/ucx_peer.h"
 #include "comm/transport/ucx_worker.h"
 
 namespace motley {
@@ -37,6 +36,9 @@ constexpr Duration kLongestSleep = seconds(1);
 constexpr Duration kConnectSleep = seconds(0.002);  // between looks at what has no descriptor
 constexpr Duration kCloseTime = seconds(1);         // for what is under way to leave this process
 constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's own buffers hold any
+
+// What a message counts against the window.
+std::uint64_t cost(std::size_t size) noexcept { return UcxHeader::kBytes + size; }
 
 class UcxTransport final : public Transport {
  public:
@@ -79,7 +81,7 @@ class UcxTransport final : public Transport {
 
   void cancel(Sink& sink, const CallId& call) noexcept override {
     for (Peer& it : peers_) {
-      std::erase_if(it.queue, [&](const Queued& send) { return send.sink == &sink; });
+      std::erase_if(it.queue, [&](const UcxPeer::Queued& send) { return send.sink == &sink; });
     }
     matcher_.cancel(sink, call);
   }
@@ -94,35 +96,9 @@ class UcxTransport final : public Transport {
   }
 
  private:
-  struct Queued {  // a send that found the window full
-    Tag tag;
-    ConstBytes data;
-    Sink* sink;
-    std::uint32_t cookie;
-  };
-  struct Early {  // a message that overtook another
-    Tag tag;
-    std::vector<std::byte> data;
-  };
-  struct Peer {
-    std::uint64_t session = 0;  // its
-    bool greeted = false;
-    bool ready = false;
-    bool left = false;
-    bool lost = false;
-    std::deque<Queued> queue;
-    std::uint64_t next_out = 0;     // number of the next message to it
-    std::uint64_t sent_bytes = 0;   // to it
-    std::uint64_t taken_bytes = 0;  // by it, as far as we know
-    std::uint64_t next_in = 0;      // number of the next message from it
-    std::map<std::uint64_t, Early> early;
-    std::uint64_t arrived_bytes = 0;   // from it
-    std::uint64_t credited_bytes = 0;  // what we last told it
-  };
+  using Peer = UcxPeer;
 
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
-  // What a message counts against the window.
-  static std::uint64_t cost(std::size_t size) noexcept { return UcxHeader::kBytes + size; }
 
   bool send(int to, const Tag& tag, ConstBytes data);
   void send(int to, UcxHeader header, ConstBytes data);
@@ -130,6 +106,11 @@ class UcxTransport final : public Transport {
   void take_data(const UcxHeader& header, ConstBytes data);
   void arrived(int from, const Tag& tag, ConstBytes data);
   bool take_news();
+  void lose(int lost, const std::string& why);
+  std::uint64_t first_culprit() const noexcept;
+  int culprit_of(std::uint64_t sequence) const noexcept {
+    return sequence <= peers_.size() ? static_cast<int>(sequence) - 1 : -1;
+  }
   bool retry_sends(int to);
   void give_credit(int from);
   void sleep(TimePoint until);
@@ -177,16 +158,12 @@ bool UcxTransport::retry_sends(int to) {
   Peer& receiver = peer(to);
   bool moved = false;
   while (!receiver.queue.empty()) {
-    const Queued next = receiver.queue.front();
-    const std::string* const why = receiver.lost ? matcher_.lost(to) : nullptr;
-    if (why == nullptr && !send(to, next.tag, next.data)) break;
+    const UcxPeer::Queued next = receiver.queue.front();
+    const Error* const loss = receiver.lost ? matcher_.lost(to) : nullptr;
+    if (loss == nullptr && !send(to, next.tag, next.data)) break;
     receiver.queue.pop_front();
     moved = true;
-    if (why != nullptr) {
-      next.sink->failed(next.cookie, Error(ErrorCode::kPeerLost, *why, {to}));
-    } else {
-      next.sink->sent(next.cookie);
-    }
+    loss != nullptr ? next.sink->failed(next.cookie, *loss) : next.sink->sent(next.cookie);
   }
   return moved;
 }
@@ -223,6 +200,7 @@ void UcxTransport::take(ConstBytes message) {
       break;
     case UcxHeader::Kind::kBye:
       sender.left = true;
+      sender.left_for = culprit_of(header->sequence);
       break;
   }
 }
@@ -230,15 +208,14 @@ void UcxTransport::take(ConstBytes message) {
 void UcxTransport::take_data(const UcxHeader& header, ConstBytes data) {
   Peer& sender = peers_[header.from];
   const int from = static_cast<int>(header.from);
-  if (header.sequence != sender.next_in) {
-    if (header.sequence > sender.next_in) {
-      sender.early.try_emplace(header.sequence, Early{header.tag, {data.begin(), data.end()}});
-    }
+  if (header.sequence < sender.next_in) return;
+  if (header.sequence > sender.next_in) {
+    sender.early.try_emplace(header.sequence, header.tag, data);
     return;
   }
   arrived(from, header.tag, data);
   while (!sender.early.empty() && sender.early.begin()->first == sender.next_in) {
-    const Early next = std::move(sender.early.extract(sender.early.begin()).mapped());
+    const UcxPeer::Early next = std::move(sender.early.extract(sender.early.begin()).mapped());
     arrived(from, next.tag, next.data);
   }
 }
@@ -272,11 +249,21 @@ bool UcxTransport::take_news() {
   }
   for (const auto& [lost, why] : news) {
     if (lost < 0 || lost >= size() || lost == rank_ || peer(lost).lost) continue;
-    peer(lost).lost = true;
-    matcher_.fail_peer(lost, peer(lost).left ? "it has left" : why);
-    worker_.disconnect(lost);
+    lose(lost, why);
   }
   return !news.empty();
+}
+
+// Who leaves because it lost a rank is not to blame: that rank is.
+void UcxTransport::lose(int lost, const std::string& why) {
+  Peer& it = peer(lost);
+  it.lost = true;
+  if (it.left_for >= 0 && it.left_for != rank_) {
+    matcher_.fail_peer(lost, fmt::format("rank {} lost it and has left", lost), it.left_for);
+  } else {
+    matcher_.fail_peer(lost, it.left ? "it has left" : why);
+  }
+  worker_.disconnect(lost);
 }
 
 // The first waits after something moved return at once: more is likely to follow.
@@ -359,12 +346,24 @@ void UcxTransport::step_towards(const std::vector<int>& missing, TimePoint deadl
   poll();
   for (const int to : missing) {
     if (!peer(to).lost) continue;
+    const Error& loss = *matcher_.lost(to);
     throw Error(ErrorCode::kPeerLost,
-                fmt::format("ucx: rank {} of {}: no connection with rank {}: {}.", rank_, size(),
-                            to, *matcher_.lost(to)),
-                {to});
+                fmt::format("ucx: rank {} of {}: no connection with rank {}; lost rank {}: {}.",
+                            rank_, size(), to, loss.ranks().front(), loss.what()),
+                loss.ranks());
   }
   wait(std::min(deadline, now + kConnectSleep));
+}
+
+// For kBye: one more than the rank whose loss, told by whomever, came before our leaving; 0 if
+// none.
+std::uint64_t UcxTransport::first_culprit() const noexcept {
+  for (int other = 0; other < static_cast<int>(peers_.size()); ++other) {
+    const Error* const loss = matcher_.lost(other);
+    const auto blamed = static_cast<std::size_t>(loss != nullptr ? loss->ranks().front() : rank_);
+    if (loss != nullptr && !peers_[blamed].left) return blamed + 1;
+  }
+  return 0;
 }
 
 // What was sent before still arrives, unless a receiver takes nothing for kCloseTime. UCX may not
@@ -372,8 +371,11 @@ void UcxTransport::step_towards(const std::vector<int>& missing, TimePoint deadl
 UcxTransport::~UcxTransport() {
   closing_ = true;
   try {
+    if (has_news_) take_news();
+    const std::uint64_t culprit = first_culprit();
     for (int to = 0; to < size(); ++to) {
-      if (to != rank_ && !peer(to).lost) send(to, {.kind = UcxHeader::Kind::kBye}, {});
+      if (to == rank_ || peer(to).lost) continue;
+      send(to, {.sequence = culprit, .kind = UcxHeader::Kind::kBye}, {});
     }
     const TimePoint start = Clock::real().now();
     const auto late = [&](Duration bound) { return Clock::real().now() >= start + bound; };

@@ -15,7 +15,7 @@ struct UcxHeader {
     kReady,   // all connections of the sender work
     kData,    // a message; the rest is its bytes
     kCredit,  // `sequence` bytes, in total, have been taken by the receiver
-    kBye,     // the sender closes its transport
+    kBye,     // the sender closes its transport, as it lost rank `sequence` - 1, unless 0
   };
   static constexpr std::size_t kBytes = 72;
 

@@ -101,6 +101,13 @@ void disable_signal_handlers() {
   }
 }
 
+// Options of one transport have its name in theirs since UCX 1.17.
+const char* tcp_max_poll_key() {
+  unsigned major = 0, minor = 0, release = 0;
+  ucp_get_version(&major, &minor, &release);
+  return std::pair(major, minor) < std::pair(1u, 17u) ? "MAX_POLL" : "TCP_MAX_POLL";
+}
+
 // UCX's defaults, its environment variables, and what we must have.
 ucp_context_h make_context() {
   disable_signal_handlers();
@@ -111,6 +118,10 @@ ucp_context_h make_context() {
   // UCX 1.13 stops the program when a peer dies while TCP sends from a slot without a copy
   // (assertion in uct_iface.h).
   if (value_of(config, "ZCOPY_THRESH") == "auto") ucp_config_modify(config, "ZCOPY_THRESH", "inf");
+  // UCX 1.13 stops the program when one event of a batch closes the connection of another
+  // (assertion in uct_tcp_iface.c), as when both connections with a peer that died break: no
+  // batches.
+  ucp_config_modify(config, tcp_max_poll_key(), "1");
   ucp_config_modify(config, "MEMTYPE_CACHE", "n");  // all memory given to UCX is host memory
   ucp_config_modify(config, "WARN_UNUSED_ENV_VARS", "n");
   ucp_params_t params{};

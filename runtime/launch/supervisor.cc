@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <utility>
+#include <vector>
 
 #include "comm/error.h"
 
@@ -171,11 +173,21 @@ void Supervisor::signal_ranks(int signal) {
   for (const Rank& rank : ranks_) rank.process.signal(signal);
 }
 
+// Of those that ended together, one that was killed comes first: the others may have failed for it.
 void Supervisor::reap() {
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-    Process& process = ranks_[static_cast<std::size_t>(rank)].process;
-    if (const auto status = process.reap()) ended(rank, *status);
+  std::vector<std::pair<int, ExitStatus>> over;
+  for (bool more = true; more;) {
+    more = false;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      Process& process = ranks_[static_cast<std::size_t>(rank)].process;
+      if (const auto status = process.reap()) {
+        over.emplace_back(rank, *status);
+        more = true;
+      }
+    }
   }
+  std::ranges::stable_partition(over, [](const auto& one) { return one.second.signal != 0; });
+  for (const auto& [rank, status] : over) ended(rank, status);
   if (controller_ == nullptr) return;
   if (const auto status = controller_->reap()) {
     say(fmt::format("the controller {}. Ranks that need it will fail at their deadlines.",

@@ -1,5 +1,6 @@
 // Shows what is particular to UCX: headers written byte by byte, and processes that find each
 // other over TCP, leave, and die.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -116,6 +117,30 @@ TEST(Ucx, DeliversWhatWasSentBeforeLeaving) {
   });
   EXPECT_TRUE(ranks.succeeded(1));
   EXPECT_TRUE(ranks.succeeded(0));
+}
+
+// Rank 1 hears that rank 2 is dead and leaves: what rank 0 expects of rank 1 fails for rank 2's
+// sake.
+TEST(Ucx, BlamesTheRankForWhoseLossAPeerLeft) {
+  ForkedRanks ranks(3, [](int rank, Store& store) {
+    auto transport = join(rank, 3, store);
+    NotingSink sink;
+    store.set(fmt::format("joined/{}", rank), "yes");
+    for (int other = 0; other < 3; ++other) {
+      store.get(fmt::format("joined/{}", other), Clock::real().now() + kPatience);
+    }
+    if (rank == 1) {
+      transport->report_lost(2, "its host is on fire");
+      return run_until(*transport, [&] { return transport->poll(); });
+    }
+    transport->post_recv(rank == 0 ? 1 : 0, tag_of(1), sink, 0);
+    if (rank == 2) return run_until(*transport, [&] { return sink.receives.size() == 1; });
+    const bool failed = run_until(*transport, [&] { return sink.failures.size() == 1; });
+    transport->post_send(2, tag_of(1), {}, sink, 1);
+    return failed && sink.failures[0].code == ErrorCode::kPeerLost &&
+           sink.failures[0].ranks == std::vector<int>{2};
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank;
 }
 
 // Rank 1 is killed while it sends to rank 0 as fast as it can and is being sent to. Rank 0 learns

@@ -1,0 +1,42 @@
+// comm/transport/ucx_peer.h: what the UCX transport of one rank knows of another rank.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "comm/transport/transport.h"
+
+namespace motley {
+
+struct UcxPeer {
+  struct Queued {  // a send that found the window full
+    Tag tag;
+    ConstBytes data;
+    Sink* sink;
+    std::uint32_t cookie;
+  };
+  struct Early {  // a message that overtook another
+    Early(const Tag& tag_, ConstBytes data_) : tag(tag_), data(data_.begin(), data_.end()) {}
+    Tag tag;
+    std::vector<std::byte> data;
+  };
+
+  std::uint64_t session = 0;  // its
+  bool greeted = false;
+  bool ready = false;
+  bool left = false;  // it closed its transport,
+  int left_for = -1;  // for it had lost this rank, unless -1
+  bool lost = false;
+  std::deque<Queued> queue;
+  std::uint64_t next_out = 0;     // number of the next message to it
+  std::uint64_t sent_bytes = 0;   // to it
+  std::uint64_t taken_bytes = 0;  // by it, as far as we know
+  std::uint64_t next_in = 0;      // number of the next message from it
+  std::map<std::uint64_t, Early> early;
+  std::uint64_t arrived_bytes = 0;   // from it
+  std::uint64_t credited_bytes = 0;  // what we last told it
+};
+
+}  // namespace motley
