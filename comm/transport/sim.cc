@@ -17,11 +17,6 @@ namespace {
 constexpr std::uint32_t kBlockSlots = 1024;
 constexpr std::size_t kInlineBytes = 24;
 
-Duration transfer_time(const Link& link, std::size_t bytes) noexcept {
-  return Duration(
-      static_cast<Duration::rep>(static_cast<double>(bytes) / link.bytes_per_second * 1e9));
-}
-
 }  // namespace
 
 // On its way. Events that are not messages use a slot too.
@@ -31,7 +26,6 @@ struct SimNetwork::Message {
   Tag tag;
   int from = 0;
   int to = 0;
-  Duration transfer{};  // how long it occupies a port
   Kind kind = kMessage;
   bool admitted = false;  // has its turn at the receiver's port
   std::uint32_t size = 0;
@@ -46,8 +40,6 @@ struct SimNetwork::Message {
 // What the network knows of one rank.
 struct SimNetwork::Port {
   Matcher matcher;
-  TimePoint out_free{};  // when the last message sent has left
-  TimePoint in_free{};   // when the last message admitted has arrived
   TimePoint stall_from = TimePoint::max();
   TimePoint stall_until{};
   TimePoint died_at{};
@@ -104,6 +96,7 @@ class SimNetwork::Seat final : public Transport {
 
 SimNetwork::SimNetwork(SimOptions options)
     : options_(std::move(options)),
+      traffic_(options_.topology),
       random_(options_.seed),
       ports_(static_cast<std::size_t>(options_.topology.ranks())) {}
 
@@ -154,15 +147,13 @@ void SimNetwork::send(int from, int to, const Tag& tag, ConstBytes data) {
   } else if (!data.empty()) {
     std::memcpy(m.few.data(), data.data(), data.size());
   }
-  const Link& link = options_.topology.link(from, to);
-  m.transfer = transfer_time(link, data.size());
-  Port& sender = port(from);
-  sender.out_free = std::max(sender.out_free, now_) + m.transfer;
-  TimePoint arrival = sender.out_free + link.latency;
+  TimePoint arrival(
+      traffic_.send(from, to, static_cast<double>(data.size()), now_.time_since_epoch()));
   if (options_.jitter > 0) {
     std::uniform_real_distribution<double> share(0, options_.jitter);
-    arrival += seconds(to_seconds(link.latency) * share(random_));
-    TimePoint& last = sender.last_sent[to];  // a message does not overtake the one before it
+    const Duration latency = options_.topology.link(from, to).latency;
+    arrival += seconds(to_seconds(latency) * share(random_));
+    TimePoint& last = port(from).last_sent[to];  // a message does not overtake the one before it
     last = arrival = std::max(arrival, last);
   }
   queue_.push(arrival.time_since_epoch().count(), slot);
@@ -197,8 +188,7 @@ void SimNetwork::arrive(const EventQueue::Event& event) {
     TimePoint later = held_until(m);
     if (later <= now_ && !m.admitted) {
       m.admitted = true;
-      later = std::max(now_, receiver.in_free + m.transfer);
-      receiver.in_free = later;
+      later = TimePoint(traffic_.take_in(m.from, m.to, m.size, now_.time_since_epoch()));
     }
     if (later == TimePoint::max()) {
       free_slots_.push_back(event.slot());  // held for ever

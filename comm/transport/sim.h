@@ -21,6 +21,7 @@
 #include <random>
 #include <vector>
 
+#include "comm/algorithm/traffic.h"
 #include "comm/clock.h"
 #include "comm/topology.h"
 #include "comm/transport/event_queue.h"
@@ -114,6 +115,7 @@ class SimNetwork {
 
   SimOptions options_;
   SimClock clock_{*this};
+  Traffic traffic_;
   TimePoint now_{};
   std::mt19937_64 random_;
   std::vector<Port> ports_;
