@@ -13,7 +13,6 @@
 #include "wide/kernel/flow.h"
 
 namespace motley::wide {
-namespace {
 
 void check(const ModelOptions& options) {
   if (options.kind == ModelKind::kFm && (options.factors < 1 || options.factors > kMaxFactors)) {
@@ -30,6 +29,8 @@ void check(const ModelOptions& options) {
                             options.initial_accumulator));
   }
 }
+
+namespace {
 
 // Uniform in [-1, 1): the upper 24 bits, so that every standard library gives the same.
 float uniform(std::mt19937_64& random) {

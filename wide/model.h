@@ -51,6 +51,9 @@ struct ModelOptions {
   std::uint64_t seed = 1;            // of the factors' initial values
 };
 
+// Throws kInvalid, naming option, value and range, if one is out of range.
+void check(const ModelOptions& options);
+
 // Where things are in the state: [bias, its accumulator], then for each slot
 // [weights: factors, linear weight][as many AdaGrad accumulators].
 struct Layout {

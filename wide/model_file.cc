@@ -7,8 +7,10 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -76,8 +78,11 @@ class Writer {
   void finish() {
     const std::uint32_t crc = crc_;
     put(&crc, sizeof crc);
-    if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0)
+    const bool flushed = std::fflush(file_.get()) == 0;
+    // EINVAL: a device or pipe has nothing to keep.
+    if (!flushed || (fsync(fileno(file_.get())) != 0 && errno != EINVAL)) {
       throw_errno("write " + path_);
+    }
   }
 
  private:
@@ -160,7 +165,12 @@ void Model::save(const std::string& path) const {
                 .seed = options_.seed,
                 .slots = layout_.slots};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  const std::string fresh = path + ".tmp";
+  // A file is replaced as a whole, where a link leads to; a device or pipe is written to.
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, none);
+  const bool replace = !std::filesystem::exists(path, none) || is_regular_file(target, none);
+  const std::string last = none ? path : target.string();
+  const std::string fresh = replace ? last + ".tmp" : path;
   try {
     Writer writer(fresh);
     writer.put(&header, sizeof header);
@@ -168,10 +178,12 @@ void Model::save(const std::string& path) const {
     writer.put(state_.data(), state_.size() * sizeof(float));
     writer.finish();
   } catch (...) {
-    std::remove(fresh.c_str());
+    if (replace) std::remove(fresh.c_str());
     throw;
   }
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) throw_errno("rename " + fresh + " to " + path);
+  if (replace && std::rename(fresh.c_str(), last.c_str()) != 0) {
+    throw_errno("rename " + fresh + " to " + last);
+  }
 }
 
 Model Model::load(const std::string& path) {

@@ -20,7 +20,10 @@ void require(bool holds, const char* option, double value, const char* range) {
               fmt::format("train: {} is {}, but must be {}", option, value, range));
 }
 
+}  // namespace
+
 void check(const TrainOptions& o) {
+  check(o.model);
   require(o.epochs >= 1, "epochs", o.epochs, "at least 1");
   require(o.learning_rate > 0 && std::isfinite(o.learning_rate), "learning_rate",
           static_cast<double>(o.learning_rate), "above 0");
@@ -32,6 +35,8 @@ void check(const TrainOptions& o) {
   require(o.size >= 1, "size", o.size, "at least 1");
   require(o.rank >= 0 && o.rank < o.size, "rank", o.rank, "in [0, size)");
 }
+
+namespace {
 
 Model fresh_model(const Dataset& train, const TrainOptions& options) {
   check(options);

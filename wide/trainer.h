@@ -51,6 +51,9 @@ struct TrainOptions {
   std::function<void(const EpochReport&)> on_epoch;  // after each epoch
 };
 
+// Throws kInvalid, naming option, value and range, if one is out of range.
+void check(const TrainOptions& options);
+
 class TrainingRun {
  public:
   // Features of `train` become the model's. With validation data, training stops early and the best

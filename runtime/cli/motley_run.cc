@@ -21,7 +21,7 @@ int main(int argc, char** argv, char** environment) {
     if (arguments.action == Action::kHelp) {
       fmt::print("{}", motley::runtime::help_text());
     } else if (arguments.action == Action::kVersion) {
-      fmt::print("motley-run {}", motley::version_text());
+      fmt::print("motley-run {}\n", motley::version_text());
     } else {
       return motley::runtime::launch(arguments.launch, environment);
     }

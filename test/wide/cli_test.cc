@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "test/support/program_run.h"
 #include "wide/auc.h"
 #include "wide/logistic.h"
 #include "wide/model.h"
@@ -129,6 +131,33 @@ TEST_F(MotleyWide, TrainsWithSeveralWorkers) {
   }
 }
 
+// Rank 0, which reports otherwise, is killed: the first that is left saves what the others learnt.
+TEST_F(MotleyWide, SavesTheModelWithoutRankZero) {
+  write_small();
+  const std::string train = fmt::format(
+      "cd '{}' && echo process $$ && exec '{}' train small.txt small.txt -e 300 --patience 300 "
+      "--sync_rows 8 --sync partial_reduce -o m",
+      folder_.string(), MOTLEY_WIDE);
+  ProgramRun job({MOTLEY_RUN, "-n", "3", "--elastic", "--", "/bin/sh", "-c", train});
+  const pid_t victim = std::stoi(job.await("[0] process "));
+  job.await("[0] epoch ");
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  const auto result = job.wait();
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, HasSubstr("[1] log loss ")) << result.error;
+  EXPECT_THAT(result.out, HasSubstr("saved to m"));
+  EXPECT_THAT(run("eval m small.txt").out, HasSubstr("AUC 1.0"));
+}
+
+TEST_F(MotleyWide, FollowsALinkToTheModel) {
+  write_small();
+  write("old", "");
+  std::filesystem::create_symlink("old", folder_ / "link");
+  ASSERT_EQ(run("train small.txt -q -e 2 -o link").code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+  EXPECT_EQ(run("eval old small.txt").code, 0);
+}
+
 TEST_F(MotleyWide, PredictsRowsWithoutLabelsAndWarnsOfUnknownFeatures) {
   write_small();
   ASSERT_EQ(run("train small.txt -q -o m").code, 0);
@@ -154,6 +183,10 @@ TEST_F(MotleyWide, ExitsWith2AndSaysWhyWhenMisused) {
                {"train small.txt --epochs", "needs a value"},
                {"train small.txt --format csv", "csv"},
                {"train small.txt --sync gossip", "gossip"},
+               {"train small.txt -m ffm", "lr or fm"},
+               {"train small.txt -k 1000", "256"},
+               {"train small.txt --lr 0", "learning_rate"},
+               {"train small.txt --lr nan", "learning_rate"},
                {"predict m", "MODEL and DATA"},
                {"predict m d --lr 1", "--lr"},
                {"eval m", "MODEL and DATA"}};
@@ -186,16 +219,14 @@ TEST_F(MotleyWide, ExitsWith1AndNamesThePlaceOnBadInput) {
                {"train index.txt", {"index.txt:3:", "1099511627776", "4294967295"}},
                {"train binary.txt", {"binary.txt:1:"}},
                {"train huge.txt --nonormalise", {"diverged"}},
-               {"train small.txt -m ffm", {"ffm", "lr or fm"}},
-               {"train small.txt -k 1000", {"1000", "256"}},
-               {"train small.txt --lr 0", {"learning_rate"}},
-               {"train small.txt --lr nan", {"learning_rate"}},
                {"train small.txt -o /nonexistent/m", {"/nonexistent/m"}},
                {"predict small.txt small.txt", {"small.txt", "no Motley model"}},
                {"predict cut.model small.txt", {"cut.model", "truncated"}},
                {"eval m nan.txt", {"nan.txt:2:"}},
                {"predict m small.txt -o /nonexistent/p", {"/nonexistent/p"}},
-               {"predict m small.txt -o /dev/full", {"/dev/full"}}};
+               {"predict m small.txt -o /dev/full", {"/dev/full"}},
+               {"train small.txt -q -o /dev/full", {"/dev/full"}},  // and it stays a device
+               {"eval m small.txt 2>err.txt >/dev/full #", {"standard output"}}};
   for (const auto& c : cases) {
     const Outcome o = run(c.arguments);
     EXPECT_EQ(o.code, 1) << c.arguments << "\n" << o.err;

@@ -112,7 +112,7 @@ void warn_of_unknown(const Samples& samples) {
              samples.unknown_entries, samples.unknown_entries + samples.slots.size());
 }
 
-TrainOptions train_options(int rank, int size) {
+TrainOptions train_options(int rank, int size) try {
   TrainOptions o;
   o.model.kind = model_kind(FLAGS_model);
   o.model.factors = FLAGS_k;
@@ -131,7 +131,10 @@ TrainOptions train_options(int rank, int size) {
   const std::size_t rows = FLAGS_sync_rows != 0 ? FLAGS_sync_rows : size > 1 ? 500 : 10'000;
   const std::size_t batch = std::max<std::size_t>(o.batch_rows, 1);
   o.sync_rows = (rows + batch - 1) / batch * batch;
+  check(o);
   return o;
+} catch (const Error& error) {
+  throw UsageError(error.what());
 }
 
 void print_epoch(const EpochReport& report) {
@@ -140,6 +143,13 @@ void print_epoch(const EpochReport& report) {
   if (report.validation) line += "  validation " + to_text(*report.validation);
   fmt::print("{}\n", line);
   std::fflush(stdout);
+}
+
+// A line that the caller waits for: lost output is an error.
+void print_result(const std::string& line) {
+  if (std::fprintf(stdout, "%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0) {
+    throw_errno("write standard output");
+  }
 }
 
 // The part of a path behind its last slash.
@@ -182,17 +192,21 @@ void train(const std::vector<std::string>& files) {
   const auto synchronizer = runtime::make_synchronizer(comm.size() > 1 ? FLAGS_sync : "none", comm,
                                                        {.group_size = FLAGS_group_size});
   runtime::Trainer trainer(comm, *synchronizer, {.slow = comm.options().slow});
+  std::vector<int> finished;  // the workers that the final model is of
+  trainer.on_round([&](const runtime::Round& round) { finished = round.group; });
   trainer.run(run.state(), step);
   progress.clear();
-  if (!first) return;
+  if (comm.rank() != finished.front()) return;
   const std::string output = FLAGS_output.empty() ? file_name(files[0]) + ".model" : FLAGS_output;
   run.model().save(output);
   if (const auto result = run.validate()) {
-    fmt::print("{} (epoch {} of {})\n", to_text(*result), run.best_epoch(), run.reports().size());
+    print_result(fmt::format("{} (epoch {} of {})", to_text(*result), run.best_epoch(),
+                             run.reports().size()));
   } else {
-    fmt::print("train log loss {:.6f}\n", run.reports().back().train_loss);
+    print_result(fmt::format("train log loss {:.6f}", run.reports().back().train_loss));
   }
-  if (!FLAGS_quiet) fmt::print("{} features, saved to {}\n", run.model().layout().slots, output);
+  if (FLAGS_quiet) return;
+  print_result(fmt::format("{} features, saved to {}", run.model().layout().slots, output));
 }
 
 void predict(const std::vector<std::string>& files) {
@@ -219,7 +233,7 @@ void eval(const std::vector<std::string>& files) {
   const Model model = Model::load(files[0]);
   const Samples samples = model.prepare(read_file(files[1], {.format = format_flag()}));
   warn_of_unknown(samples);
-  fmt::print("{}\n", to_text(evaluate(model.scores(samples), samples.labels)));
+  print_result(to_text(evaluate(model.scores(samples), samples.labels)));
 }
 
 struct Command {
@@ -245,7 +259,7 @@ int run_command(std::span<char* const> arguments) {
     return 0;
   }
   if (first == "--version") {
-    fmt::print("motley-wide {}", version_text());
+    fmt::print("motley-wide {}\n", version_text());
     return 0;
   }
   const auto command = std::find_if(commands.begin(), commands.end(),
