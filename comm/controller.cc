@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
 
+#include "comm/bootstrap/endpoint.h"
 #include "comm/control/controller_core.h"
 #include "comm/control/wake.h"
 #include "comm/error.h"
@@ -34,20 +36,49 @@ struct ControllerServer::Impl {
     socket.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
     socket.set(zmq::sockopt::sndhwm, 0);
     socket.set(zmq::sockopt::rcvhwm, 0);
-    std::string bind = options.bind;
-    if (bind.ends_with(":0")) bind.back() = '*';  // how ZeroMQ spells "any port"
-    try {
-      socket.bind(bind);
-    } catch (const zmq::error_t& error) {
-      throw Error(
-          error.num() == EINVAL || error.num() == EPROTONOSUPPORT ? ErrorCode::kInvalid
-                                                                  : ErrorCode::kIo,
-          fmt::format("controller: cannot listen at \"{}\": {}. Use tcp://address:port with an "
-                      "address of this host and a free port, or port 0.",
-                      options.bind, error.what()));
-    }
+    bind(options);
     address = socket.get(zmq::sockopt::last_endpoint);
     thread = std::thread([this] { run(); });
+  }
+
+  void bind(const ControllerOptions& options) {
+    const bool any_port = options.bind.ends_with(":0");
+    const PortRange range = any_port ? PortRange::parse(options.ports) : PortRange{};
+    if (range.any()) {
+      std::string where = options.bind;
+      if (any_port) where.back() = '*';  // how ZeroMQ spells "any port"
+      const int error = try_bind(where);
+      if (error != 0) throw_unbound(options.bind, error);
+      return;
+    }
+    const std::string host = options.bind.substr(0, options.bind.size() - 1);
+    for (int port = range.low; port <= range.high; ++port) {
+      const int error = try_bind(host + std::to_string(port));
+      if (error == 0) return;
+      if (error != EADDRINUSE && error != EACCES) throw_unbound(options.bind, error);
+    }
+    throw Error(ErrorCode::kIo,
+                fmt::format("controller: all ports in {} are in use at \"{}\". Widen the range "
+                            "(MOTLEY_PORTS), or end what listens there.",
+                            range.to_text(), options.bind));
+  }
+
+  // 0, or the reason why not.
+  int try_bind(const std::string& where) {
+    try {
+      socket.bind(where);
+      return 0;
+    } catch (const zmq::error_t& error) {
+      return error.num();
+    }
+  }
+
+  [[noreturn]] static void throw_unbound(const std::string& where, int error) {
+    throw Error(
+        error == EINVAL || error == EPROTONOSUPPORT ? ErrorCode::kInvalid : ErrorCode::kIo,
+        fmt::format("controller: cannot listen at \"{}\": {}. Use tcp://address:port with an "
+                    "address of this host and a free port, or port 0.",
+                    where, zmq_strerror(error)));
   }
 
   ~Impl() {
@@ -64,6 +95,7 @@ struct ControllerServer::Impl {
       receive();
       core.on_time(clock.now());
       for (const ControllerCore::Output& output : core.take_output()) send(output);
+      note_live();
       wait_until(core.next_timer());
     }
   }
@@ -78,6 +110,15 @@ struct ControllerServer::Impl {
     }
     for (const auto& [rank, why] : lost) core.report_lost(rank, why);
     return true;
+  }
+
+  void note_live() {
+    if (core.live() == live) return;  // only this thread writes it
+    {
+      const std::scoped_lock lock(mutex);
+      live = core.live();
+    }
+    left.notify_all();
   }
 
   // A message has two frames, who and what. Everything else is foreign and dropped.
@@ -121,9 +162,9 @@ struct ControllerServer::Impl {
   void wait_until(TimePoint next) {
     std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0},
                                           {nullptr, wake.fd(), ZMQ_POLLIN, 0}};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock.now());
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(next - clock.now());
     try {
-      zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
+      zmq::poll(items, std::max(rest, std::chrono::milliseconds(0)));
     } catch (const zmq::error_t& error) {
       if (error.num() != EINTR) throw;
       return;
@@ -140,6 +181,8 @@ struct ControllerServer::Impl {
   std::mutex mutex;  // guards what follows
   std::vector<std::pair<int, std::string>> reports;
   bool stopping = false;
+  int live = 0;  // ranks that have joined and are neither dead nor gone
+  std::condition_variable left;
   std::thread thread;
 };
 
@@ -157,6 +200,12 @@ void ControllerServer::report_lost(int rank, const std::string& why) {
     impl_->reports.emplace_back(rank, why);
   }
   impl_->wake.signal();
+}
+
+// No deadline: whoever is live says so within each lease.
+void ControllerServer::wait_until_left() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->left.wait(lock, [this] { return impl_->live == 0; });
 }
 
 }  // namespace motley

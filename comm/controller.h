@@ -20,6 +20,7 @@ struct ControllerOptions {
   int size = 1;                            // number of ranks of the job
   std::string token;              // secret of the job; anybody is admitted who has the same
   Duration lease = seconds(1.5);  // silence after which a rank is dead
+  std::string ports;              // if `bind` has port 0: "29600-29699", one of which it shall be
 };
 
 class ControllerServer {
@@ -37,6 +38,8 @@ class ControllerServer {
   // `rank` is known to be dead (its parent saw it end): all learn of it at once. A rank that has
   // ended in good order is not dead. Any thread.
   void report_lost(int rank, const std::string& why);
+  // Returns once every rank that has joined has left again or is dead: at once if none ever joined.
+  void wait_until_left();
 
  private:
   struct Impl;

@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "comm/bootstrap/endpoint.h"
+#include "comm/bootstrap/identity.h"
 #include "comm/error.h"
 
 namespace motley {
@@ -28,71 +30,90 @@ bool parse(std::string_view text, T& value) {
   return result.ec == std::errc() && result.ptr == end;
 }
 
-// Each of these leaves `value` alone if the variable is not set. An empty variable counts as not
-// set, because that is how shells and job files write "nothing".
-const char* lookup(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text != nullptr && *text != '\0' ? text : nullptr;
-}
+// Each read leaves `value` alone if the variable is not set. An empty variable counts as not set,
+// because that is how shells and job files write "nothing".
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
 
-void read(const char* variable, std::string& value) {
-  if (const char* text = lookup(variable)) value = text;
-}
-
-void read(const char* variable, std::string& value, std::initializer_list<const char*> choices) {
-  const char* text = lookup(variable);
-  if (text == nullptr) return;
-  if (std::find(choices.begin(), choices.end(), std::string_view(text)) == choices.end()) {
-    reject(variable, text, fmt::format("one of {}", fmt::join(choices, ", ")));
+  const char* lookup(const char* variable) const {
+    const char* text = environment_(variable);
+    return text != nullptr && *text != '\0' ? text : nullptr;
   }
-  value = text;
-}
 
-template <class T>
-void read_integer(const char* variable, T& value, std::int64_t low, std::int64_t high) {
-  const char* text = lookup(variable);
-  if (text == nullptr) return;
-  std::int64_t number = 0;
-  if (!parse<std::int64_t>(text, number) || number < low || number > high) {
-    reject(variable, text, fmt::format("a whole number in [{}, {}]", low, high));
+  void text(const char* variable, std::string& value) const {
+    if (const char* found = lookup(variable)) value = found;
   }
-  value = static_cast<T>(number);
-}
 
-void read_number(const char* variable, double& value, double low, double high) {
-  const char* text = lookup(variable);
-  if (text == nullptr) return;
-  double number = 0;
-  if (!parse(text, number) || !(number >= low && number <= high)) {
-    reject(variable, text, fmt::format("a number in [{}, {}]", low, high));
+  void choice(const char* variable, std::string& value,
+              std::initializer_list<const char*> choices) const {
+    const char* found = lookup(variable);
+    if (found == nullptr) return;
+    if (std::find(choices.begin(), choices.end(), std::string_view(found)) == choices.end()) {
+      reject(variable, found, fmt::format("one of {}", fmt::join(choices, ", ")));
+    }
+    value = found;
   }
-  value = number;
+
+  template <class T>
+  void integer(const char* variable, T& value, std::int64_t low, std::int64_t high) const {
+    const char* found = lookup(variable);
+    if (found == nullptr) return;
+    std::int64_t number = 0;
+    if (!parse<std::int64_t>(found, number) || number < low || number > high) {
+      reject(variable, found, fmt::format("a whole number in [{}, {}]", low, high));
+    }
+    value = static_cast<T>(number);
+  }
+
+  void number(const char* variable, double& value, double low, double high) const {
+    const char* found = lookup(variable);
+    if (found == nullptr) return;
+    double number = 0;
+    if (!parse(found, number) || !(number >= low && number <= high)) {
+      reject(variable, found, fmt::format("a number in [{}, {}]", low, high));
+    }
+    value = number;
+  }
+
+  void duration(const char* variable, Duration& value) const {
+    double number_of_seconds = to_seconds(value);
+    number(variable, number_of_seconds, 1e-3, kMaxSeconds);
+    value = seconds(number_of_seconds);
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+// What a scheduler says, where nobody said MOTLEY_RANK. MOTLEY_SIZE=1 is how a program started by a
+// scheduler is told to stay alone. Returns what to do if it is not told where to meet.
+std::string take_identity(const Environment& environment, const Reader& read, Options& options) {
+  const char* const usual =
+      "Start the ranks with motley-run, or set it to tcp://host:port, "
+      "rank0://host:port or file:/path.";
+  const bool alone = read.lookup("MOTLEY_SIZE") != nullptr && options.size == 1;
+  if (read.lookup("MOTLEY_RANK") != nullptr || alone) return usual;
+  const auto identity = identity_from(environment);
+  if (!identity) return usual;
+  if (read.lookup("MOTLEY_SIZE") != nullptr && options.size != identity->size) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("options: MOTLEY_SIZE is {}, but {} started {} ranks. Unset it, or set "
+                            "MOTLEY_RANK as well.",
+                            options.size, identity->scheduler, identity->size));
+  }
+  options.rank = identity->rank;
+  options.size = identity->size;
+  options.controller = identity->controller;
+  // Keeps the jobs of a host apart; whoever can see the environment of a rank knows it.
+  options.token = identity->job;
+  return fmt::format(
+      "{} does not tell {} ranks where rank 0 is. Set it to rank0://host:port with "
+      "the host of rank 0, or to file:/path on a file system that all hosts share.",
+      identity->scheduler, options.size);
 }
 
-void read_seconds(const char* variable, Duration& value) {
-  double number = to_seconds(value);
-  read_number(variable, number, 1e-3, kMaxSeconds);
-  value = seconds(number);
-}
-
-}  // namespace
-
-Options Options::from_environment() {
-  constexpr int kMaxRanks = 1 << 16;
-  Options options;
-  read_integer("MOTLEY_SIZE", options.size, 1, kMaxRanks);
-  read_integer("MOTLEY_RANK", options.rank, 0, options.size - 1);
-  read("MOTLEY_CONTROLLER", options.controller);
-  read("MOTLEY_TOKEN", options.token);
-  read_number("MOTLEY_SLOW", options.slow, 1, 1e6);
-  read("MOTLEY_TRANSPORT", options.transport, {"auto", "shm", "ucx"});
-  read("MOTLEY_ALGORITHM", options.algorithm, {"auto", "direct", "ring", "halving_doubling"});
-  read_seconds("MOTLEY_TIMEOUT", options.timeout);
-  read_seconds("MOTLEY_JOIN_TIMEOUT", options.join_timeout);
-  read_seconds("MOTLEY_HEARTBEAT", options.heartbeat);
-  read_seconds("MOTLEY_LEASE", options.lease);
-  read_integer("MOTLEY_SEGMENT_BYTES", options.segment_bytes, 64, std::int64_t{1} << 30);
-  read_integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
+void check(const Options& options, const std::string& where_to_meet) {
   if (options.lease < 2 * options.heartbeat) {
     throw Error(
         ErrorCode::kInvalid,
@@ -101,13 +122,46 @@ Options Options::from_environment() {
                     to_seconds(options.lease), to_seconds(options.heartbeat)));
   }
   if (options.size > 1 && options.controller.empty()) {
-    throw Error(
-        ErrorCode::kInvalid,
-        fmt::format("options: MOTLEY_SIZE is {}, but MOTLEY_CONTROLLER is not set. Start the "
-                    "ranks with motley-run, or set it to tcp://host:port.",
-                    options.size));
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("options: MOTLEY_SIZE is {}, but MOTLEY_CONTROLLER is not set. {}",
+                            options.size, where_to_meet));
   }
+}
+
+}  // namespace
+
+Options Options::from_environment() {
+  return from_environment([](const char* variable) { return std::getenv(variable); });
+}
+
+Options Options::from_environment(const Environment& environment) {
+  const Reader read(environment);
+  Options options;
+  read.integer("MOTLEY_SIZE", options.size, 1, kMaxRanks);
+  read.integer("MOTLEY_RANK", options.rank, 0, options.size - 1);
+  const std::string where_to_meet = take_identity(environment, read, options);
+  read.text("MOTLEY_CONTROLLER", options.controller);
+  read.text("MOTLEY_TOKEN", options.token);
+  read.number("MOTLEY_SLOW", options.slow, 1, 1e6);
+  read.choice("MOTLEY_TRANSPORT", options.transport, {"auto", "shm", "ucx"});
+  read.choice("MOTLEY_ALGORITHM", options.algorithm,
+              {"auto", "direct", "ring", "halving_doubling"});
+  read.text("MOTLEY_IFACE", options.interface);
+  read.text("MOTLEY_PORTS", options.ports);
+  read.text("MOTLEY_HOST", options.host);
+  read.duration("MOTLEY_TIMEOUT", options.timeout);
+  read.duration("MOTLEY_JOIN_TIMEOUT", options.join_timeout);
+  read.duration("MOTLEY_HEARTBEAT", options.heartbeat);
+  read.duration("MOTLEY_LEASE", options.lease);
+  read.integer("MOTLEY_SEGMENT_BYTES", options.segment_bytes, 64, std::int64_t{1} << 30);
+  read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
+  (void)PortRange::parse(options.ports);
+  check(options, where_to_meet);
   return options;
+}
+
+void Options::tell(LogLevel level, const std::string& text) const {
+  if (log && static_cast<int>(level) >= log_level) log(level, text);
 }
 
 std::string Options::to_text() const {
@@ -123,6 +177,9 @@ std::string Options::to_text() const {
   line("slow", fmt::format("{}", slow), "MOTLEY_SLOW");
   line("transport", transport, "MOTLEY_TRANSPORT");
   line("algorithm", algorithm, "MOTLEY_ALGORITHM");
+  line("interface", interface.empty() ? "by route" : interface, "MOTLEY_IFACE");
+  line("ports", ports.empty() ? "any" : ports, "MOTLEY_PORTS");
+  line("host", host.empty() ? "found out" : host, "MOTLEY_HOST");
   line("timeout", time(timeout), "MOTLEY_TIMEOUT");
   line("join_timeout", time(join_timeout), "MOTLEY_JOIN_TIMEOUT");
   line("heartbeat", time(heartbeat), "MOTLEY_HEARTBEAT");

@@ -3,21 +3,40 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "comm/clock.h"
+#include "comm/log.h"
 
 namespace motley {
 
+// The value of a variable; null if it is not set.
+using Environment = std::function<const char*(const char* variable)>;
+
 struct Options {
-  // --- who we are; set by motley-run ------------------------------------------------------------
-  int rank = 0;            // MOTLEY_RANK           this process, in [0, size)
-  int size = 1;            // MOTLEY_SIZE           number of ranks
-  std::string controller;  // MOTLEY_CONTROLLER     "tcp://host:port"; empty: a single rank
+  static constexpr int kMaxRanks = 1 << 16;
+
+  // --- who we are; set by motley-run, or found in what another scheduler set ---------------------
+  int rank = 0;  // MOTLEY_RANK           this process, in [0, size)
+  int size = 1;  // MOTLEY_SIZE           number of ranks
+  // MOTLEY_CONTROLLER     where the ranks meet; empty: a single rank
+  //   "tcp://host:port"     a controller that was started there
+  //   "rank0://host:port"   one that rank 0 runs, on that port of its host
+  //   "file:/path"          the same, on any port: rank 0 writes into the file where it listens.
+  //   For
+  //                         a file system that all see; one path for each job
+  std::string controller;
   std::string token;  // MOTLEY_TOKEN          secret of the job; the controller admits no other
   double slow = 1;    // MOTLEY_SLOW           this rank computes so many times slower (tests, demo)
 
   // --- how we talk ------------------------------------------------------------------------------
+  // MOTLEY_IFACE          network between hosts: "eth1", "10.1.0.0/16" or "fd00::/8"; empty: the
+  // one
+  //                       that leads to the controller
+  std::string interface;
+  std::string ports;  // MOTLEY_PORTS          "29600-29699": TCP ports to listen at; empty: any
+  std::string host;   // MOTLEY_HOST           ranks share memory if this is equal; empty: found out
   std::string transport = "auto";  // MOTLEY_TRANSPORT      auto, shm or ucx
   std::string algorithm = "auto";  // MOTLEY_ALGORITHM      auto, direct, ring, halving_doubling
   Duration timeout = seconds(30);  // MOTLEY_TIMEOUT        seconds a call may take
@@ -27,10 +46,16 @@ struct Options {
   Duration lease =
       seconds(1.5);  // MOTLEY_LEASE          seconds of silence after which a rank is dead
   std::size_t segment_bytes = 128 << 10;  // MOTLEY_SEGMENT_BYTES  largest message of a collective
-  int log_level = 1;  // MOTLEY_LOG_LEVEL      0 debug, 1 info, 2 warning, 3 error
+  int log_level = 1;  // MOTLEY_LOG_LEVEL      0 debug, 1 info, 2 warning, 3 error: the least told
+  LogSink log;        // who is told; nobody, if empty
 
-  // Defaults overridden by the environment. Throws kInvalid, naming variable, value and range.
+  // Defaults overridden by the environment. Where MOTLEY_RANK is not set, rank, size, controller
+  // and token are taken from torchrun, Open MPI, PMI, Slurm or a Kubernetes indexed job, if one of
+  // them started the process. Throws kInvalid, naming variable, value and range.
   static Options from_environment();
+  static Options from_environment(const Environment& environment);
+  // Tells `log`, unless `level` is below log_level.
+  void tell(LogLevel level, const std::string& text) const;
   // One line per option: name, value, environment name.
   std::string to_text() const;
 };

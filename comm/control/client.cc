@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "comm/bootstrap/controller_host.h"
 #include "comm/control/zmq_channel.h"
 #include "comm/error.h"
 
@@ -68,6 +69,8 @@ ControlClient::~ControlClient() {
   channel_->stop();
 }
 
+void ControlClient::keep(std::unique_ptr<ControllerHost> host) { host_ = std::move(host); }
+
 void ControlClient::set(std::string_view key, std::string_view value) {
   if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
     throw Error(
@@ -82,6 +85,12 @@ void ControlClient::set(std::string_view key, std::string_view value) {
 std::string ControlClient::get(std::string_view key, TimePoint deadline) {
   return call({.type = MessageType::kGet, .key = std::string(key)}, deadline,
               fmt::format("get \"{}\"", key))
+      .value;
+}
+
+std::string ControlClient::get_from_living(std::string_view key, TimePoint deadline) {
+  return call({.type = MessageType::kGet, .key = std::string(key)}, deadline,
+              fmt::format("get \"{}\"", key), OnLoss::kFail)
       .value;
 }
 
@@ -193,7 +202,22 @@ void ControlClient::check_usable(TimePoint now, const std::string& doing) const 
   }
 }
 
-Message ControlClient::call(Message request, TimePoint deadline, const std::string& doing) {
+void ControlClient::check_all_live(const std::string& doing) const {
+  const std::scoped_lock lock(state_->mutex);
+  check_losses(doing);
+}
+
+void ControlClient::check_losses(const std::string& doing) const {
+  if (state_->losses.empty()) return;
+  const ClientCore::Loss& loss = state_->losses.front();
+  throw Error(ErrorCode::kPeerLost,
+              fmt::format("rank {} of {}: {}: rank {} is dead: {}. All ranks are needed.",
+                          config_.rank, config_.size, doing, loss.rank, loss.why),
+              {loss.rank});
+}
+
+Message ControlClient::call(Message request, TimePoint deadline, const std::string& doing,
+                            OnLoss on_loss) {
   const Lane lane = *lane_of(request.type);
   const std::scoped_lock one_call(state_->calls[static_cast<std::size_t>(lane)]);
   std::unique_lock lock(state_->mutex);
@@ -205,6 +229,7 @@ Message ControlClient::call(Message request, TimePoint deadline, const std::stri
     const TimePoint now = clock_.now();
     try {
       check_usable(now, doing);
+      if (on_loss == OnLoss::kFail) check_losses(doing);
       if (now >= deadline) {
         throw Error(ErrorCode::kTimeout, fmt::format("rank {} of {}: {}: no answer in time.",
                                                      config_.rank, config_.size, doing));
@@ -281,6 +306,7 @@ void ControlClient::deliver_losses() {
     for (ClientCore::Loss& loss : state_->core.take_losses()) {
       state_->losses.push_back(std::move(loss));
     }
+    state_->changed.notify_all();
     if (!state_->on_lost || state_->delivered == state_->losses.size()) return;
     losses.assign(state_->losses.begin() + static_cast<std::ptrdiff_t>(state_->delivered),
                   state_->losses.end());

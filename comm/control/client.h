@@ -25,6 +25,8 @@
 
 namespace motley {
 
+class ControllerHost;
+
 // What the controller decided on a rank that was ready.
 struct GroupOutcome {
   enum Kind : std::uint8_t {
@@ -50,11 +52,18 @@ class ControlClient final : public Store, private ChannelEvents {
   // Tells the controller that this rank ends in good order; waits at most a second for its answer.
   ~ControlClient() override;
 
+  // The controller itself, if this process runs it: ends with this connection, after its goodbye.
+  void keep(std::unique_ptr<ControllerHost> host);
+
   int rank() const noexcept { return config_.rank; }
   int size() const noexcept { return config_.size; }
+  // Where the controller is: "tcp://10.0.0.1:4000".
+  std::string controller() const { return channel_->controller(); }
 
   void set(std::string_view key, std::string_view value) override;
   std::string get(std::string_view key, TimePoint deadline) override;
+  // The same, but gives up as soon as any rank is dead. Throws kPeerLost, naming it.
+  std::string get_from_living(std::string_view key, TimePoint deadline);
   std::int64_t add(std::string_view key, std::int64_t amount) override;
 
   // `lost` is called once for each rank that dies, on the control thread, from now on; for those
@@ -64,6 +73,8 @@ class ControlClient final : public Store, private ChannelEvents {
   // Watches the process of a peer on this host. Its death is reported to all within milliseconds;
   // if it ended in good order, nobody is told. Where the kernel cannot do it, the lease finds out.
   void watch_process(int rank, int pid);
+  // Throws kPeerLost, naming it, if a rank is dead; `doing` says what for it is needed.
+  void check_all_live(const std::string& doing) const;
   // Ranks known to be dead, ascending.
   std::vector<int> lost_ranks() const;
 
@@ -94,14 +105,19 @@ class ControlClient final : public Store, private ChannelEvents {
   TimePoint on_time() override;
   void on_exit(int rank) override;
 
-  // The answer to `request`; `doing` names it in errors.
-  Message call(Message request, TimePoint deadline, const std::string& doing);
+  // The answer to `request`; `doing` names it in errors. kFail: throws kPeerLost if a rank is dead.
+  enum class OnLoss : std::uint8_t { kWait, kFail };
+  Message call(Message request, TimePoint deadline, const std::string& doing,
+               OnLoss on_loss = OnLoss::kWait);
   GroupOutcome group_call(Message request, TimePoint deadline, const std::string& doing);
   void check_usable(TimePoint now, const std::string& doing) const;
   void flush();  // with state_ locked
   void deliver_losses();
   void tell_progress();
 
+  void check_losses(const std::string& doing) const;  // with state_ locked
+
+  std::unique_ptr<ControllerHost> host_;  // goes last
   ClientConfig config_;
   Clock& clock_;
   std::unique_ptr<ControlChannel> channel_;

@@ -84,6 +84,7 @@ void ControllerCore::hello(const std::string& from, const Message& message, Time
     holder.identity = from;
     rank_of_[from] = message.rank;
     ++joined_;
+    ++live_;
   } else if (holder.identity != from) {
     return refuse(
         fmt::format("rank {} is held by another process already. Give each process its own rank.",
@@ -141,6 +142,7 @@ void ControllerCore::report_lost(int rank, const std::string& why) {
   Member& lost = member(rank);
   if (lost.state == State::kDead || lost.state == State::kDeparted) return;
   const bool was_live = lost.state == State::kLive;
+  if (was_live) --live_;
   lost.state = State::kDead;
   lost.why = why;
   losses_.push_back({rank, why});
@@ -227,6 +229,7 @@ void ControllerCore::store_request(int rank, const Message& message) {
       return add(rank, message);
     case MessageType::kBye:
       member(rank).state = State::kDeparted;
+      --live_;
       stop_training(rank);
       return answer(rank, Lane::kStore, {.type = MessageType::kOk});
     default:

@@ -57,6 +57,8 @@ class ControllerCore {
   std::vector<Output> take_output();
 
   int joined() const noexcept { return joined_; }
+  // Of those, how many have neither left nor died.
+  int live() const noexcept { return live_; }
   bool is_lost(int rank) const {
     return members_.at(static_cast<std::size_t>(rank)).state == State::kDead;
   }
@@ -114,6 +116,7 @@ class ControllerCore {
   std::vector<Member> members_;
   std::unordered_map<std::string, int> rank_of_;  // by identity
   int joined_ = 0;
+  int live_ = 0;
   std::vector<Loss> losses_;
 
   std::unordered_map<std::string, std::string> values_;

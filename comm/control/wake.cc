@@ -1,5 +1,6 @@
 #include "comm/control/wake.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -24,6 +25,15 @@ void Wake::signal() noexcept {
 void Wake::clear() noexcept {
   std::uint64_t count = 0;
   [[maybe_unused]] const auto taken = read(fd_, &count, sizeof count);
+}
+
+void Wake::wait(int descriptor, Duration longest) noexcept {
+  const timespec timeout{.tv_sec = longest.count() / 1'000'000'000,
+                         .tv_nsec = longest.count() % 1'000'000'000};
+  pollfd items[] = {{.fd = descriptor, .events = POLLIN, .revents = 0},
+                    {.fd = fd_, .events = POLLIN, .revents = 0}};
+  ppoll(items, 2, &timeout, nullptr);
+  if (items[1].revents != 0) clear();
 }
 
 }  // namespace motley

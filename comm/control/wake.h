@@ -1,6 +1,8 @@
 // comm/control/wake.h: wakes a thread that polls file descriptors.
 #pragma once
 
+#include "comm/clock.h"
+
 namespace motley {
 
 class Wake {
@@ -12,6 +14,9 @@ class Wake {
 
   void signal() noexcept;  // any thread
   void clear() noexcept;
+  // Waits for `longest` at most until `descriptor` is readable or there is a signal, which it
+  // clears.
+  void wait(int descriptor, Duration longest) noexcept;
   int fd() const noexcept { return fd_; }  // readable after signal(), until clear()
 
  private:

@@ -1,8 +1,11 @@
 // comm/transport/factory.h: makes the transports that join processes.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/clock.h"
 #include "comm/options.h"
@@ -10,6 +13,12 @@
 #include "comm/transport/transport.h"
 
 namespace motley {
+
+// The network between hosts.
+struct DataNetwork {
+  std::string device;  // empty: all that there are
+  bool v6 = false;
+};
 
 // What a transport needs in order to find its peers. Ranks may be processes or threads of one
 // process.
@@ -21,6 +30,14 @@ struct TransportSetup {
   Clock& clock;
   const Options& options;
   TimePoint deadline;  // until when peers are waited for; then kTimeout, naming the missing
+  std::vector<int> members =
+      {};                    // the ranks to be joined, ascending, this one among them; empty: all
+  DataNetwork network = {};  // for ucx
+  std::function<void()> check = {};  // if set: throws once waiting for peers has become hopeless
+
+  bool joins(int other) const noexcept {
+    return members.empty() || std::binary_search(members.begin(), members.end(), other);
+  }
 };
 
 // Processes (or threads) of one host, through shared memory.

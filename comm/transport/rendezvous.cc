@@ -18,6 +18,7 @@ std::vector<std::string> exchange(const TransportSetup& setup, std::string_view 
   std::vector<std::string> all(static_cast<std::size_t>(setup.size));
   std::vector<int> missing;
   for (int rank = 0; rank < setup.size; ++rank) {
+    if (!setup.joins(rank)) continue;
     if (rank == setup.rank) {
       all[static_cast<std::size_t>(rank)] = mine;
       continue;

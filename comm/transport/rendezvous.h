@@ -10,7 +10,7 @@
 namespace motley {
 
 // Publishes `mine` under the key `name`/`what`/rank and waits for the others'.
-//   result  by rank; `mine` at the own rank
+//   result  by rank; `mine` at the own rank; empty where setup.members leaves a rank out
 //   errors  kTimeout, naming the ranks that are missing at setup.deadline
 std::vector<std::string> exchange(const TransportSetup& setup, std::string_view what,
                                   std::string_view mine);

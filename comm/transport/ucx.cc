@@ -5,7 +5,6 @@
 // keeps beyond kKeptBytes as not taken. Messages are numbered, as UCX does not promise that a large
 // one is not overtaken by a small one.
 #include <fmt/format.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/random.h>
 
@@ -48,7 +47,11 @@ class UcxTransport final : public Transport {
         window_(std::max(kWindowBytes, 4 * max_message_bytes_)),
         peers_(static_cast<std::size_t>(setup.size)),
         worker_({.message = [this](ConstBytes message) { take(message); },
-                 .broken = [this](int peer, const std::string& why) { report_lost(peer, why); }}) {
+                 .broken = [this](int peer, const std::string& why) { report_lost(peer, why); }},
+                {.device = setup.network.device,
+                 .v6 = setup.network.v6,
+                 .ports = setup.options.ports}) {
+    for (int to = 0; to < setup.size; ++to) peer(to).joined = to != rank_ && setup.joins(to);
     if (getrandom(&session_, sizeof(session_), 0) != sizeof(session_)) {
       throw_errno("draw a random number");
     }
@@ -65,7 +68,7 @@ class UcxTransport final : public Transport {
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {
-    assert(to != rank_ && data.size() <= max_message_bytes_);
+    assert(peer(to).joined && data.size() <= max_message_bytes_);
     Peer& receiver = peer(to);
     if (!receiver.lost && receiver.queue.empty() && send(to, tag, data)) return true;
     receiver.queue.push_back({tag, data, &sink, cookie});
@@ -116,7 +119,7 @@ class UcxTransport final : public Transport {
   void sleep(TimePoint until);
   std::vector<int> unconnected();
   std::vector<int> unflushed();
-  void step_towards(const std::vector<int>& missing, TimePoint deadline);
+  void step_towards(const std::vector<int>& missing, const TransportSetup& setup);
 
   const int rank_;
   const std::size_t max_message_bytes_;
@@ -248,7 +251,7 @@ bool UcxTransport::take_news() {
     std::swap(news, news_);
   }
   for (const auto& [lost, why] : news) {
-    if (lost < 0 || lost >= size() || lost == rank_ || peer(lost).lost) continue;
+    if (lost < 0 || lost >= size() || !peer(lost).joined || peer(lost).lost) continue;
     lose(lost, why);
   }
   return !news.empty();
@@ -278,13 +281,8 @@ void UcxTransport::wait(TimePoint until) {
 
 void UcxTransport::sleep(TimePoint until) {
   if (!worker_.arm()) return;
-  const Duration left = std::clamp(until - Clock::real().now(), Duration(0), kLongestSleep);
-  const timespec timeout{.tv_sec = left.count() / 1'000'000'000,
-                         .tv_nsec = left.count() % 1'000'000'000};
-  std::array<pollfd, 2> descriptors{{{.fd = worker_.descriptor(), .events = POLLIN, .revents = 0},
-                                     {.fd = bell_.fd(), .events = POLLIN, .revents = 0}}};
-  ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr);
-  if (descriptors[1].revents != 0) bell_.clear();
+  bell_.wait(worker_.descriptor(),
+             std::clamp(until - Clock::real().now(), Duration(0), kLongestSleep));
 }
 
 // --- Beginning and end --------------------------------------------------------------------------
@@ -295,20 +293,20 @@ void UcxTransport::connect(const TransportSetup& setup) {
   const std::string mine = fmt::format("{:016x}", session_) + worker_.address();
   const std::vector<std::string> all = exchange(setup, "ucx/address", mine);
   for (int to = 0; to < size(); ++to) {
-    if (to == rank_) continue;
+    if (!peer(to).joined) continue;
     const std::string& text = all[static_cast<std::size_t>(to)];
     peer(to).session = std::stoull(text.substr(0, 16), nullptr, 16);
     worker_.connect(to, text.substr(16));
     send(to, {.kind = UcxHeader::Kind::kHello}, {});
   }
   for (std::vector<int> missing = unconnected(); !missing.empty(); missing = unconnected()) {
-    step_towards(missing, setup.deadline);
+    step_towards(missing, setup);
   }
   for (int to = 0; to < size(); ++to) {
-    if (to != rank_) send(to, {.kind = UcxHeader::Kind::kReady}, {});
+    if (peer(to).joined) send(to, {.kind = UcxHeader::Kind::kReady}, {});
   }
   for (int from = 0; from < size(); ++from) {
-    while (from != rank_ && !peer(from).ready) step_towards({from}, setup.deadline);
+    while (peer(from).joined && !peer(from).ready) step_towards({from}, setup);
   }
 }
 
@@ -316,7 +314,7 @@ void UcxTransport::connect(const TransportSetup& setup) {
 std::vector<int> UcxTransport::unconnected() {
   std::vector<int> missing = unflushed();
   for (int to = 0; to < size(); ++to) {
-    if (to != rank_ && !peer(to).greeted) missing.push_back(to);
+    if (peer(to).joined && !peer(to).greeted) missing.push_back(to);
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
@@ -326,19 +324,20 @@ std::vector<int> UcxTransport::unconnected() {
 std::vector<int> UcxTransport::unflushed() {
   std::vector<int> ranks;
   for (int to = 0; to < size(); ++to) {
-    if (to != rank_ && !worker_.flushed(to)) ranks.push_back(to);
+    if (peer(to).joined && !worker_.flushed(to)) ranks.push_back(to);
   }
   return ranks;
 }
 
 // Makes progress; throws if that has become hopeless.
-void UcxTransport::step_towards(const std::vector<int>& missing, TimePoint deadline) {
+void UcxTransport::step_towards(const std::vector<int>& missing, const TransportSetup& setup) {
   const TimePoint now = Clock::real().now();
-  if (now >= deadline) {
+  if (setup.check) setup.check();
+  if (now >= setup.deadline) {
     throw Error(
         ErrorCode::kTimeout,
         fmt::format("ucx: rank {} of {}: no connection with rank{} {}. Check that the "
-                    "hosts reach each other, and set UCX_NET_DEVICES to the network that "
+                    "hosts reach each other, and set MOTLEY_IFACE to the network that "
                     "joins them.",
                     rank_, size(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")),
         missing);
@@ -352,7 +351,7 @@ void UcxTransport::step_towards(const std::vector<int>& missing, TimePoint deadl
                             rank_, size(), to, loss.ranks().front(), loss.what()),
                 loss.ranks());
   }
-  wait(std::min(deadline, now + kConnectSleep));
+  wait(std::min(setup.deadline, now + kConnectSleep));
 }
 
 // For kBye: one more than the rank whose loss, told by whomever, came before our leaving; 0 if
@@ -374,7 +373,7 @@ UcxTransport::~UcxTransport() {
     if (has_news_) take_news();
     const std::uint64_t culprit = first_culprit();
     for (int to = 0; to < size(); ++to) {
-      if (to == rank_ || peer(to).lost) continue;
+      if (!peer(to).joined || peer(to).lost) continue;
       send(to, {.sequence = culprit, .kind = UcxHeader::Kind::kBye}, {});
     }
     const TimePoint start = Clock::real().now();

@@ -23,6 +23,7 @@ struct UcxPeer {
     std::vector<std::byte> data;
   };
 
+  bool joined = false;        // is another rank, and among those that the transport joins
   std::uint64_t session = 0;  // its
   bool greeted = false;
   bool ready = false;

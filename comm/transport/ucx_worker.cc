@@ -1,35 +1,23 @@
 #include "comm/transport/ucx_worker.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <ucp/api/ucp.h>
-#include <ucs/debug/debug.h>
 
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "comm/error.h"
+#include "comm/transport/port_guard.h"
+#include "comm/transport/ucx_context.h"
 
 namespace motley {
 namespace {
 
 constexpr unsigned kMessageId = 1;  // of active messages; there is one kind
 constexpr Duration kCloseTime = seconds(0.5);
-
-void check(ucs_status_t status, const std::string& doing) {
-  if (status == UCS_OK) return;
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("ucx: {}: {} ({}). `ucx_info -d` lists the networks that UCX can use.",
-                          doing, ucs_status_string(status), static_cast<int>(status)));
-}
+constexpr Duration kPortTime = seconds(10);  // for other ranks of the host to take their ports
 
 // A message's copy, which UCX reads until it says that it is done.
 class SlotPool {
@@ -71,75 +59,15 @@ class SlotPool {
   std::vector<Slot*> free_[64];  // by the logarithm of their size
 };
 
-// The value of `name` in `config`, as text.
-std::string value_of(ucp_config_t* config, const std::string& name) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const stream = open_memstream(&text, &size);
-  if (stream == nullptr) return "";
-  ucp_config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
-  std::fclose(stream);
-  const std::string all = text;
-  std::free(text);
-  const std::size_t begin = all.find("UCX_" + name + "=");
-  if (begin == std::string::npos) return "";
-  const std::size_t value = begin + name.size() + 5;
-  return all.substr(value, all.find('\n', value) - value);
-}
-
-// A crash of the program is the program's own affair. UCX catches it, prints and waits, from the
-// moment its library is loaded; asked to give back a signal that it does not hold, it complains.
-void disable_signal_handlers() {
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) {
-    struct sigaction action {};
-    Dl_info info{};
-    if (sigaction(signal, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) == 0) continue;
-    if (dladdr(reinterpret_cast<void*>(action.sa_sigaction), &info) == 0) continue;
-    if (std::string_view(info.dli_fname).find("libucs") != std::string_view::npos) {
-      ucs_debug_disable_signal(signal);
-    }
-  }
-}
-
-// Options of one transport have its name in theirs since UCX 1.17.
-const char* tcp_max_poll_key() {
-  unsigned major = 0, minor = 0, release = 0;
-  ucp_get_version(&major, &minor, &release);
-  return std::pair(major, minor) < std::pair(1u, 17u) ? "MAX_POLL" : "TCP_MAX_POLL";
-}
-
-// UCX's defaults, its environment variables, and what we must have.
-ucp_context_h make_context() {
-  disable_signal_handlers();
-  ucp_config_t* config = nullptr;
-  check(ucp_config_read(nullptr, nullptr, &config), "read the configuration");
-  // Ranks of one host have our own shared memory, and UCX's does not notice a dead peer.
-  if (value_of(config, "TLS") == "all") ucp_config_modify(config, "TLS", "^sm");
-  // UCX 1.13 stops the program when a peer dies while TCP sends from a slot without a copy
-  // (assertion in uct_iface.h).
-  if (value_of(config, "ZCOPY_THRESH") == "auto") ucp_config_modify(config, "ZCOPY_THRESH", "inf");
-  // UCX 1.13 stops the program when one event of a batch closes the connection of another
-  // (assertion in uct_tcp_iface.c), as when both connections with a peer that died break: no
-  // batches.
-  ucp_config_modify(config, tcp_max_poll_key(), "1");
-  ucp_config_modify(config, "MEMTYPE_CACHE", "n");  // all memory given to UCX is host memory
-  ucp_config_modify(config, "WARN_UNUSED_ENV_VARS", "n");
-  ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  ucp_context_h context = nullptr;
-  const ucs_status_t status = ucp_init(&params, config, &context);
-  ucp_config_release(config);
-  check(status, "start");
-  return context;
-}
-
 }  // namespace
 
 class UcxWorker::Impl {
  public:
-  explicit Impl(Callbacks callbacks) : callbacks_(std::move(callbacks)), context_(make_context()) {
+  Impl(Callbacks callbacks, const UcxNetwork& network)
+      : callbacks_(std::move(callbacks)), context_(make_ucx_context(network)) {
     try {
+      // UCX would look for a free port for ever.
+      const PortGuard guard(PortRange::parse(network.ports), Clock::real().now() + kPortTime);
       make_worker();
     } catch (...) {
       close();
@@ -189,8 +117,8 @@ void UcxWorker::Impl::make_worker() {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  check(ucp_worker_create(context_, &params, &worker_), "create a worker");
-  check(ucp_worker_get_efd(worker_, &descriptor_), "get the worker's descriptor");
+  check_ucx(ucp_worker_create(context_, &params, &worker_), "create a worker");
+  check_ucx(ucp_worker_get_efd(worker_, &descriptor_), "get the worker's descriptor");
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -198,13 +126,13 @@ void UcxWorker::Impl::make_worker() {
   handler.flags = UCP_AM_FLAG_WHOLE_MSG;
   handler.cb = &Impl::on_message;
   handler.arg = this;
-  check(ucp_worker_set_am_recv_handler(worker_, &handler), "set the receive handler");
+  check_ucx(ucp_worker_set_am_recv_handler(worker_, &handler), "set the receive handler");
 }
 
 std::string UcxWorker::Impl::address() const {
   ucp_address_t* address = nullptr;
   std::size_t size = 0;
-  check(ucp_worker_get_address(worker_, &address, &size), "get the worker's address");
+  check_ucx(ucp_worker_get_address(worker_, &address, &size), "get the worker's address");
   std::string text(reinterpret_cast<const char*>(address), size);
   ucp_worker_release_address(worker_, address);
   return text;
@@ -221,8 +149,8 @@ void UcxWorker::Impl::connect(int peer, const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &Impl::on_error;
   params.err_handler.arg = &connection;
-  check(ucp_ep_create(worker_, &params, &connection.endpoint),
-        fmt::format("connect to rank {}", peer));
+  check_ucx(ucp_ep_create(worker_, &params, &connection.endpoint),
+            fmt::format("connect to rank {}", peer));
 }
 
 // FORCE does not wait for the peer: what is under way ends with an error, and its slots come back.
@@ -328,7 +256,8 @@ void UcxWorker::Impl::on_sent(void* request, ucs_status_t, void* slot) {
   ucp_request_free(request);
 }
 
-UcxWorker::UcxWorker(Callbacks callbacks) : impl_(std::make_unique<Impl>(std::move(callbacks))) {}
+UcxWorker::UcxWorker(Callbacks callbacks, const UcxNetwork& network)
+    : impl_(std::make_unique<Impl>(std::move(callbacks), network)) {}
 UcxWorker::~UcxWorker() = default;
 std::string UcxWorker::address() const { return impl_->address(); }
 void UcxWorker::connect(int peer, const std::string& address) { impl_->connect(peer, address); }

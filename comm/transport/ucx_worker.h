@@ -12,13 +12,19 @@
 
 namespace motley {
 
+struct UcxNetwork {
+  std::string device;  // of the kernel: "eth0"; empty: all that there are
+  bool v6 = false;
+  std::string ports;  // as Options::ports
+};
+
 class UcxWorker {
  public:
   struct Callbacks {  // run inside progress(), or, broken() only, inside send()
     std::function<void(ConstBytes)> message;  // valid during the call; need not be aligned
     std::function<void(int peer, const std::string& why)> broken;  // no message gets through
   };
-  explicit UcxWorker(Callbacks callbacks);
+  UcxWorker(Callbacks callbacks, const UcxNetwork& network);
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
   ~UcxWorker();  // closes all connections at once, whatever is under way

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -15,15 +14,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// Reads the options with these variables set and no others of ours.
+// Reads the options with these variables set and no others.
 Options options_with(const std::map<std::string, std::string>& variables) {
-  for (const char* name :
-       {"RANK", "SIZE", "CONTROLLER", "TOKEN", "SLOW", "TRANSPORT", "ALGORITHM", "TIMEOUT",
-        "JOIN_TIMEOUT", "HEARTBEAT", "LEASE", "SEGMENT_BYTES", "LOG_LEVEL"}) {
-    unsetenv((std::string("MOTLEY_") + name).c_str());
-  }
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  return Options::from_environment();
+  return Options::from_environment([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
 }
 
 TEST(Options, AreTheDefaultsInAnEmptyEnvironment) {
@@ -39,6 +35,9 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_SLOW", "2.5"},
                                         {"MOTLEY_TRANSPORT", "shm"},
                                         {"MOTLEY_ALGORITHM", "ring"},
+                                        {"MOTLEY_IFACE", "eth1"},
+                                        {"MOTLEY_PORTS", "29600-29699"},
+                                        {"MOTLEY_HOST", "a"},
                                         {"MOTLEY_TIMEOUT", "0.25"},
                                         {"MOTLEY_JOIN_TIMEOUT", "7"},
                                         {"MOTLEY_HEARTBEAT", "0.05"},
@@ -52,6 +51,9 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.slow, 2.5);
   EXPECT_EQ(options.transport, "shm");
   EXPECT_EQ(options.algorithm, "ring");
+  EXPECT_EQ(options.interface, "eth1");
+  EXPECT_EQ(options.ports, "29600-29699");
+  EXPECT_EQ(options.host, "a");
   EXPECT_EQ(options.timeout, seconds(0.25));
   EXPECT_EQ(options.join_timeout, seconds(7));
   EXPECT_EQ(options.heartbeat, seconds(0.05));
@@ -95,6 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"MOTLEY_TIMEOUT", "inf"}, std::pair{"MOTLEY_TIMEOUT", "-1"},
                     std::pair{"MOTLEY_TIMEOUT", "1s"}, std::pair{"MOTLEY_TRANSPORT", "tcp"},
                     std::pair{"MOTLEY_ALGORITHM", "rings"},
+                    std::pair{"MOTLEY_PORTS", "29699-29600"},
                     std::pair{"MOTLEY_LEASE", "0.3"},  // under two heartbeats of 0.2 s
                     std::pair{"MOTLEY_SEGMENT_BYTES", "0"}, std::pair{"MOTLEY_LOG_LEVEL", "4"}));
 

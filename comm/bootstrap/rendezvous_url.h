@@ -1,0 +1,21 @@
+// comm/bootstrap/rendezvous_url.h: what Options::controller says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/bootstrap/endpoint.h"
+
+namespace motley {
+
+struct RendezvousUrl {
+  enum Scheme : std::uint8_t { kStarted, kInRankZero, kFile };
+  Scheme scheme = kStarted;
+  Endpoint endpoint;  // of tcp:// and rank0://
+  std::string path;   // of file:
+
+  // Throws kInvalid.
+  static RendezvousUrl parse(const std::string& text);
+};
+
+}  // namespace motley
