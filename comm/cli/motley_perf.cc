@@ -17,6 +17,7 @@
 #include "comm/cli/perf/motley_subject.h"
 #include "comm/cli/perf/report.h"
 #include "comm/cli/perf/run.h"
+#include "comm/cli/perf/versus.h"
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/local.h"
@@ -26,6 +27,11 @@ DEFINE_string(transport, "",
               "auto, shm, ucx or inproc (threads; with -n); empty: MOTLEY_TRANSPORT");
 DEFINE_string(algorithm, "", "auto or a name (comm/README.md lists them); empty: MOTLEY_ALGORITHM");
 
+DEFINE_bool(versus, false, "compare with Open MPI, MPICH and Gloo in turns, where they are there");
+DEFINE_string(ranks, "2,4,8", "with --versus: numbers of ranks");
+DEFINE_int32(rounds, 3, "with --versus: turns of each library");
+DEFINE_string(peers, "", "with --versus: folder of the peers' programs; empty: as built");
+
 namespace motley::perf {
 namespace {
 
@@ -33,6 +39,7 @@ constexpr const char* kUsage =
     "motley-perf measures collectives, each over a range of sizes.\n"
     "  motley-perf -n 4 -b 4 -e 256M          four processes on this host\n"
     "  motley-run -n 4 -- motley-perf         the same\n"
+    "  motley-perf --versus --cap 0.5         beside Open MPI, MPICH and Gloo, with ratios\n"
     "Exit codes: 0, 1 when a call failed or a result was wrong, 2 for a wrong value of a flag.";
 
 // Returns the number of cells with wrong elements, as rank 0 knows it.
@@ -42,10 +49,9 @@ int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags)
     run(subject, plan, comm.clock(), nullptr);
     return 0;
   }
-  const std::string library = subject.library();
   Report report({.program = "motley-perf",
-                 .library = library,
-                 .commit = library.substr(library.rfind(' ') + 1),
+                 .library = subject.library(),
+                 .commit = commit_text(),
                  .ranks = comm.size(),
                  .transport = comm.options().transport,
                  .flags = flags},
@@ -54,9 +60,36 @@ int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags)
   return report.wrong_cells();
 }
 
+std::filesystem::path path_of_self() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+// All of what Motley is asked to be compared in, unless flags say otherwise.
+void set_versus_defaults() {
+  const auto set = [](const char* flag, const char* value) {
+    gflags::SetCommandLineOptionWithMode(flag, value, gflags::SET_FLAGS_DEFAULT);
+  };
+  set("e", "256M");
+}
+
+int run_versus() {
+  set_versus_defaults();
+  const Plan plan = plan_from_flags();
+  if (FLAGS_rounds < 1) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("motley-perf: --rounds is {}. Use 1 or more.", FLAGS_rounds));
+  }
+  const std::filesystem::path self = path_of_self();
+  const auto as_built = self.parent_path().parent_path() / "test/bench/peer";
+  versus(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
+                .rounds = FLAGS_rounds,
+                .self = self.string(),
+                .peers = FLAGS_peers.empty() ? as_built.string() : FLAGS_peers,
+                .json = json_path()});
+  return 0;
+}
+
 // Becomes motley-run, which starts us again as `ranks` processes. Returns only by an exception.
 [[noreturn]] void start_ranks(int ranks, const std::vector<std::string>& arguments) {
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::filesystem::path self = path_of_self();
   std::vector<std::string> words = {"motley-run", "-n", std::to_string(ranks),
                                     "--plain",    "--", self.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -76,6 +109,7 @@ int run_main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   parse_command_line(argc, argv, kUsage);  // which moves the words about
   const std::string flags = fmt::format("{}", fmt::join(arguments, " "));
+  if (FLAGS_versus) return run_versus();
   const Plan plan = plan_from_flags();
   Options options = Options::from_environment();
   if (!FLAGS_algorithm.empty()) options.algorithm = FLAGS_algorithm;

@@ -82,6 +82,22 @@ TEST(MotleyPerf, RunsRanksAsThreadsToo) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("3 ranks"), HasSubstr("bfloat16"), HasSubstr("ring")));
 }
 
+// No peer is there: Motley is measured all the same, and no goal against a peer counts as met.
+TEST(MotleyPerf, CountsPeersThatAreNotThereAsNotBeaten) {
+  const JsonFile json;
+  const auto result = run({"--versus", "--ranks", "2", "-b", "4", "-e", "4", "--rounds", "1",
+                           "--cap", "0.01", "--peers", "/nonexistent", "--json", json.path()});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("not run, so not beaten: Open MPI ucx: /nonexistent"),
+                    HasSubstr("all_reduce on 2 ranks, in place"), HasSubstr("   0 of 2 ")));
+  const auto lines = json.lines();
+  ASSERT_GE(lines.size(), 3u);
+  EXPECT_EQ(lines[1].at("competitor"), "Motley private");
+  EXPECT_EQ(lines[1].at("ranks"), 2);
+  EXPECT_GE(lines[1].at("probe_before_ns"), 0);
+}
+
 TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
   const struct {
     std::vector<std::string> words;
@@ -93,6 +109,8 @@ TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
                {{"--collectives", "all_to_some"}, "all_to_some"},
                {{"--cap", "0"}, "--cap"},
                {{"--samples", "0"}, "--samples"},
+               {{"--versus", "--ranks", "2,0"}, "--ranks"},
+               {{"--versus", "--rounds", "0"}, "--rounds"},
                {{"4M"}, "4M"}};
   for (const auto& c : cases) {
     std::vector<std::string> words = {"-n", "2"};

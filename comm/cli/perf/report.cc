@@ -9,6 +9,7 @@
 
 #include "comm/cli/perf/plan.h"
 #include "comm/error.h"
+#include "comm/version.h"
 
 namespace motley::perf {
 namespace {
@@ -130,6 +131,12 @@ std::string column_text() {
   wrong        elements of the first result that are not what they must be, on the worst rank
   p50, p99 us  of single calls, each timed by itself (some 20 ns of it for reading the clock)
 )";
+}
+
+std::string commit_text() {
+  const std::string text = version_text();  // "0.1.0, commit 12a6487c0ffe\n…"
+  const std::string line = text.substr(0, text.find('\n'));
+  return line.substr(line.rfind(' ') + 1);
 }
 
 std::string machine_text() {

@@ -55,6 +55,9 @@ class Report {
 // The names of the table's columns over each other, and what they mean: part of --help.
 std::string column_text();
 
+// The commit of this build, "unknown" if it does not know it.
+std::string commit_text();
+
 // "AMD EPYC, 2 cores, Linux 6.1.0".
 std::string machine_text();
 

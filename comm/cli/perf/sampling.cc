@@ -9,6 +9,9 @@ namespace {
 
 constexpr int kMostCalls = 1 << 16;
 constexpr int kMostSingles = 2000;
+// A sample that is long enough is tried so often before that is believed: a process that has lost
+// its core makes any sample long.
+constexpr int kTries = 3;
 
 // One sample: how long this rank took for the calls, and for all with the barrier before them.
 struct Sample {
@@ -71,16 +74,24 @@ Timing measure(Subject& subject, const Subject::Call& call, const SamplingRule& 
   const double wanted = to_seconds(rule.sample);
   Timing timing{.calls = 1};
   double spent = 0;
-  Sample last;
+  std::vector<double> samples;  // of this rank
+  Sample last;                  // on the slowest
   while (true) {
-    last = slowest(subject, take_sample(subject, call, timing.calls, clock));
+    const Sample mine = take_sample(subject, call, timing.calls, clock);
+    samples.push_back(mine.calls);
+    last = slowest(subject, mine);
     spent += last.all;
-    if (last.calls >= wanted || timing.calls == kMostCalls || spent >= cap / 4) break;
-    timing.calls = more_calls(timing.calls, last.calls, wanted);
+    if (timing.calls == kMostCalls || spent >= cap / 4) break;
+    if (last.calls < wanted) {
+      timing.calls = more_calls(timing.calls, last.calls, wanted);
+      samples.clear();
+    } else if (samples.size() == kTries) {
+      break;
+    }
   }
   const double affordable = (cap - spent) / std::max(last.all, 1e-9);
-  const int more = static_cast<int>(std::clamp(affordable, 0.0, rule.samples - 1.0));
-  std::vector<double> samples = {last.calls};
+  const double wanted_more = rule.samples - static_cast<double>(samples.size());
+  const int more = static_cast<int>(std::clamp(affordable, 0.0, std::max(wanted_more, 0.0)));
   for (int i = 0; i < more; ++i) {
     samples.push_back(take_sample(subject, call, timing.calls, clock).calls);
   }

@@ -1,0 +1,211 @@
+#include "comm/cli/perf/versus.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "comm/cli/perf/comparison.h"
+#include "comm/cli/perf/machine.h"
+#include "comm/cli/perf/report.h"
+#include "comm/cli/perf/versus_table.h"
+#include "comm/error.h"
+
+namespace motley::perf {
+namespace {
+
+constexpr std::size_t kSmall = 64 << 10;        // largest size of the blocks of small ones
+constexpr std::size_t kLimitFrom = 16 << 20;    // smallest size that is held against memory
+constexpr std::size_t kMostCopied = 256 << 20;  // a larger copy is no slower per byte
+
+// A folder for one run, removed with all in it.
+class Folder {
+ public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "motley-perf-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw_errno("motley-perf: make a folder " + path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Block {
+  int ranks = 0;
+  CallKind kind = CallKind::kAllReduce;
+  std::vector<std::size_t> sizes;
+};
+
+std::vector<Block> blocks(const Plan& plan, const VersusOptions& options) {
+  const auto middle = std::upper_bound(plan.sizes.begin(), plan.sizes.end(), kSmall);
+  std::vector<Block> result;
+  for (const int ranks : options.ranks) {
+    for (const CallKind kind : plan.kinds) {
+      for (const auto& sizes :
+           {std::vector(plan.sizes.begin(), middle), std::vector(middle, plan.sizes.end())}) {
+        if (!sizes.empty()) result.push_back({ranks, kind, sizes});
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> arguments(const Block& block, const Plan& plan, const std::string& json) {
+  std::vector<std::string> places;
+  for (const Place place : plan.places) places.emplace_back(name(place));
+  const std::size_t factor = block.sizes.size() > 1 ? block.sizes[1] / block.sizes[0] : 2;
+  return {"-b",
+          fmt::format("{}", block.sizes.front()),
+          "-e",
+          fmt::format("{}", block.sizes.back()),
+          "-f",
+          fmt::format("{}", factor),
+          "--collectives",
+          name(block.kind),
+          "--places",
+          fmt::format("{}", fmt::join(places, ",")),
+          "--cap",
+          fmt::format("{}", to_seconds(plan.rule.cap)),
+          "--samples",
+          fmt::format("{}", plan.rule.samples),
+          "--json",
+          json};
+}
+
+class Versus {
+ public:
+  Versus(const Plan& plan, const VersusOptions& options)
+      : plan_(plan),
+        options_(options),
+        competitors_(all_competitors(options.self, options.peers)),
+        comparison_(competitors_) {
+    if (options.json.empty()) return;
+    json_.open(options.json);
+    write({{"line", "heading"},
+           {"program", "motley-perf --versus"},
+           {"commit", commit_text()},
+           {"machine", machine_text()},
+           {"rounds", options.rounds}});
+  }
+
+  void run() {
+    fmt::print("motley-perf --versus, commit {}, {}\n", commit_text(), machine_text());
+    for (const Competitor& competitor : competitors_) {
+      if (competitor.missing.empty()) continue;
+      fmt::print("not run, so not beaten: {}: {}\n", competitor.name, competitor.missing);
+    }
+    for (const Block& block : blocks(plan_, options_)) {
+      measure_limits(block);
+      for (int round = 0; round < options_.rounds; ++round) take_turn(block, round);
+    }
+    print_tables(comparison_);
+    print_goals(comparison_);
+  }
+
+ private:
+  void take_turn(const Block& block, int round) {
+    fmt::print("\n{} ranks, {}, {} to {}, turn {} of {}\n", block.ranks, name(block.kind),
+               size_text(block.sizes.front()), size_text(block.sizes.back()), round + 1,
+               options_.rounds);
+    for (std::size_t i = 0; i < competitors_.size(); ++i) {
+      if (competitors_[i].missing.empty()) run_competitor(block, round, i);
+    }
+  }
+
+  void run_competitor(const Block& block, int round, std::size_t competitor) {
+    const Folder folder;
+    const Folder store;
+    const std::string json = folder.path() + "/cells.jsonl";
+    const double before = exchange_ns();
+    const TimePoint start = Clock::real().now();
+    const std::string failure = run_all(
+        competitors_[competitor].commands(block.ranks, arguments(block, plan_, json), store.path()),
+        options_.block_limit);
+    const double took = to_seconds(Clock::real().now() - start);
+    const double after = exchange_ns();
+    const int cells = read_cells(json, block, round, competitor, before, after);
+    fmt::print("  {:<24} {:>3} cells in {:>6.1f} s, probe {:>4.0f} and {:>4.0f} ns{}{}\n",
+               competitors_[competitor].name, cells, took, before, after,
+               failure.empty() ? "" : "; ", failure);
+    std::fflush(stdout);
+  }
+
+  int read_cells(const std::string& path, const Block& block, int round, std::size_t competitor,
+                 double before, double after) {
+    int cells = 0;
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) {
+      nlohmann::json cell = nlohmann::json::parse(line, nullptr, false);
+      if (cell.is_discarded() || cell.value("line", "") != "cell") continue;
+      if (cell.at("wrong") != 0) {
+        fmt::print("  wrong result, left out: {}\n", line);
+        continue;
+      }
+      ++cells;
+      const Point point{block.ranks, block.kind,
+                        cell.at("place") == name(Place::kIn) ? Place::kIn : Place::kOut,
+                        cell.at("bytes")};
+      comparison_.add(point, competitor,
+                      {round, cell.at("time_us").get<double>() * 1e-6, (before + after) / 2});
+      cell.update({{"line", "versus"},
+                   {"ranks", block.ranks},
+                   {"round", round},
+                   {"competitor", competitors_[competitor].name},
+                   {"probe_before_ns", before},
+                   {"probe_after_ns", after}});
+      write(cell);
+    }
+    return cells;
+  }
+
+  // Every rank reads its share of all buffers once and writes it once: as much as if it copied its
+  // own. The cores share the copying of all ranks.
+  void measure_limits(const Block& block) {
+    const int processes = std::min(block.ranks, usable_cores());
+    for (const std::size_t bytes : block.sizes) {
+      if (bytes < kLimitFrom || comparison_.limit({block.ranks, block.kind, {}, bytes})) continue;
+      const std::size_t each =
+          bytes * static_cast<std::size_t>(block.ranks) / static_cast<std::size_t>(processes);
+      const double speed = copy_bandwidth(processes, std::min(each, kMostCopied));
+      if (speed == 0) continue;
+      const double time = static_cast<double>(each) / speed;
+      comparison_.set_limit(block.ranks, bytes, time);
+      fmt::print(
+          "\nmemory: {} at once copy {} each at {:.2f} GB/s: {} ranks need {:.0f} us for {}\n",
+          processes, size_text(std::min(each, kMostCopied)), speed * 1e-9, block.ranks, time * 1e6,
+          size_text(bytes));
+      write({{"line", "limit"},
+             {"ranks", block.ranks},
+             {"bytes", bytes},
+             {"time_us", time * 1e6},
+             {"copy_gbs", speed * 1e-9}});
+    }
+  }
+
+  void write(const nlohmann::json& line) {
+    if (!json_.is_open()) return;
+    json_ << line.dump() << std::endl;
+    if (!json_) throw_errno("motley-perf: write " + options_.json);
+  }
+
+  const Plan& plan_;
+  const VersusOptions& options_;
+  std::vector<Competitor> competitors_;
+  Comparison comparison_;
+  std::ofstream json_;
+};
+
+}  // namespace
+
+void versus(const Plan& plan, const VersusOptions& options) { Versus(plan, options).run(); }
+
+}  // namespace motley::perf

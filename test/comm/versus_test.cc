@@ -1,0 +1,130 @@
+// What motley-perf --versus makes of times: who is best, ratios between turns that may be compared,
+// goals, and peers that were not run. And that its children are run, limited and ended.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "comm/cli/perf/child.h"
+#include "comm/cli/perf/comparison.h"
+#include "comm/cli/perf/goal.h"
+#include "comm/cli/perf/machine.h"
+
+namespace motley::perf {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Optional;
+
+enum Index : std::size_t { kPrivate, kAllocated, kPlainPeer, kKeptPeer };
+
+const std::vector<Competitor>& competitors() {
+  static const std::vector<Competitor> all = {
+      {.name = "private", .ours = true, .buffers = Buffers::kPrivate},
+      {.name = "allocated", .ours = true, .buffers = Buffers::kAllocated},
+      {.name = "plain", .heap = Heap::kDefault},
+      {.name = "kept", .heap = Heap::kKept}};
+  return all;
+}
+
+constexpr Point kPoint{.ranks = 2, .bytes = 64 << 20};
+
+TEST(Comparison, TakesTheMedianOfTurnsAndTheLeastOfPeers) {
+  Comparison comparison(competitors());
+  for (const double time : {3.0, 9.0, 4.0}) comparison.add(kPoint, kPlainPeer, {0, time, 50});
+  comparison.add(kPoint, kKeptPeer, {0, 5, 50});
+  EXPECT_THAT(comparison.time(kPoint, kPlainPeer), Optional(4.0));
+  EXPECT_THAT(comparison.best(kPoint), Optional(std::size_t{kPlainPeer}));
+  EXPECT_THAT(comparison.best(kPoint, Comparison::Peers::kKeptHeap),
+              Optional(std::size_t{kKeptPeer}));
+  EXPECT_EQ(comparison.time(kPoint, kPrivate), std::nullopt);
+}
+
+// Turn 0 was taken with the processes far from each other on one side; turn 1 is the one to
+// believe.
+TEST(Comparison, ComparesTurnsWithLikeProbes) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kPrivate, {0, 4, 240});
+  comparison.add(kPoint, kPlainPeer, {0, 4, 50});
+  comparison.add(kPoint, kPrivate, {1, 1, 52});
+  comparison.add(kPoint, kPlainPeer, {1, 4, 50});
+  const auto ratio = comparison.ratio(kPoint, kPrivate, kPlainPeer);
+  ASSERT_TRUE(ratio);
+  EXPECT_EQ(ratio->value, 0.25);
+  EXPECT_TRUE(ratio->alike);
+
+  const Point other{.ranks = 8};
+  comparison.add(other, kPrivate, {0, 3, 240});
+  comparison.add(other, kPlainPeer, {0, 2, 50});
+  EXPECT_EQ(comparison.ratio(other, kPrivate, kPlainPeer)->value, 1.5);
+  EXPECT_FALSE(comparison.ratio(other, kPrivate, kPlainPeer)->alike);
+  EXPECT_EQ(comparison.ratio(other, kPrivate, kKeptPeer), std::nullopt);
+}
+
+Goal half_of(Goal::Against against) {
+  return {.ranks = 2, .from = 1, .to = 1 << 30, .against = against, .at_most = 0.5};
+}
+
+TEST(Goals, AreMetAgainstTheRightPeers) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kPrivate, {0, 1, 50});
+  comparison.add(kPoint, kPlainPeer, {0, 10, 50});
+  comparison.add(kPoint, kKeptPeer, {0, 1.5, 50});
+  EXPECT_EQ(judge(half_of(Goal::Against::kDefaultHeap), comparison).met, 1);
+  const Verdict kept = judge(half_of(Goal::Against::kKeptHeap), comparison);
+  EXPECT_EQ(kept.points, 1);
+  EXPECT_EQ(kept.met, 0);
+  EXPECT_NEAR(kept.worst, 1 / 1.5, 1e-12);
+  EXPECT_EQ(kept.worst_point, kPoint);
+  EXPECT_EQ(judge(half_of(Goal::Against::kBest), comparison).met, 0);
+  EXPECT_EQ(judge(half_of(Goal::Against::kMicroseconds), comparison).met, 0);
+}
+
+TEST(Goals, AreNotMetWhereAPeerWasNotRun) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kPrivate, {0, 1, 50});
+  comparison.add(kPoint, kPlainPeer, {0, 10, 50});
+  const Verdict verdict = judge(half_of(Goal::Against::kBest), comparison);
+  EXPECT_EQ(verdict.points, 1);
+  EXPECT_EQ(verdict.met, 0);
+  EXPECT_THAT(verdict.open, ElementsAre("kept"));
+}
+
+TEST(Goals, MeasureAllocatedBuffersAgainstMemory) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kAllocated, {0, 4e-3, 50});
+  Goal goal = half_of(Goal::Against::kLimit);
+  goal.buffers = Buffers::kAllocated;
+  goal.at_most = 1.5;
+  EXPECT_EQ(judge(goal, comparison).met, 0) << "no limit was measured";
+  comparison.set_limit(2, 64 << 20, 3e-3);
+  EXPECT_EQ(judge(goal, comparison).met, 1);
+  EXPECT_EQ(judge(half_of(Goal::Against::kLimit), comparison).points, 0) << "private: not run";
+}
+
+TEST(Children, AreRunAtOnceAndToldApartByHowTheyEnd) {
+  const auto shell = [](const std::string& script) { return Command{{"/bin/sh", "-c", script}}; };
+  EXPECT_THAT(run_all({shell("exit 0"), shell("exit 0")}, seconds(30)), IsEmpty());
+  EXPECT_THAT(run_all({shell("exit 0"), shell("echo why; exit 3")}, seconds(30)),
+              AllOf(HasSubstr("ended with 3"), HasSubstr("why")));
+  EXPECT_THAT(run_all({shell("kill -9 $$")}, seconds(30)), HasSubstr("signal 9"));
+  EXPECT_THAT(run_all({{{"no-such-program"}}}, seconds(30)), HasSubstr("127"));
+  EXPECT_THAT(run_all({{{"/bin/sh", "-c", "test $A = b"}, {{"A", "b"}}}}, seconds(30)), IsEmpty());
+}
+
+TEST(Children, AreKilledWithAllThatTheyStartedWhenTheyTakeTooLong) {
+  EXPECT_THAT(run_all({{{"/bin/sh", "-c", "sleep 100 & sleep 100"}}}, seconds(0.1)),
+              HasSubstr("killed"));
+}
+
+TEST(Machine, TellsHowFastItsCoresTalkAndCopy) {
+  if (usable_cores() < 2) GTEST_SKIP() << "one core";
+  EXPECT_GT(exchange_ns(), 1);
+  EXPECT_GT(copy_bandwidth(2, 1 << 20), 1e6);
+}
+
+}  // namespace
+}  // namespace motley::perf
