@@ -4,9 +4,11 @@
 
 #include <bit>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "comm/algorithm/choose.h"
+#include "comm/algorithm/families.h"
 #include "comm/control/client.h"
 #include "comm/executor/engine.h"
 #include "comm/topology.h"
@@ -15,14 +17,19 @@
 namespace motley {
 namespace {
 
-// Index of the family called `name`; throws kInvalid, listing the names there are.
+// Index of the family called `wanted`, or -1.
 int find_algorithm(CallKind kind, const std::string& wanted) {
-  std::string names;
   const std::vector<Algorithm>& algorithms = algorithms_of(kind);
   for (std::size_t i = 0; i < algorithms.size(); ++i) {
     if (wanted == algorithms[i].name) return static_cast<int>(i);
-    names += fmt::format(" {}", algorithms[i].name);
   }
+  return -1;
+}
+
+[[noreturn]] void refuse_algorithm(CallKind kind, const std::string& wanted) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithms_of(kind))
+    names += fmt::format(" {}", algorithm.name);
   throw Error(ErrorCode::kInvalid,
               fmt::format("{}: there is no algorithm '{}'. Use auto or one of:{}.", name(kind),
                           wanted, names));
@@ -78,12 +85,20 @@ struct Communicator::Impl {
     return engine.start(call);
   }
 
-  // The configured family, or the cheapest for the size class of `bytes`: one choice, remembered,
-  // for all sizes up to the next power of two. A pure function of what all members know.
-  int algorithm_of(CallKind kind, std::size_t bytes, const Group& group) {
-    if (options.algorithm != "auto") return find_algorithm(kind, options.algorithm);
+  // The family that the call asks for; else the configured one, if this collective has it; else the
+  // cheapest for the size class of `bytes`: one choice, remembered, for all sizes up to the next
+  // power of two. A pure function of what all members know.
+  int algorithm_of(CallKind kind, std::size_t bytes, const CallOptions& call) {
+    const bool asked = !call.algorithm.empty();
+    const std::string& wanted = asked ? call.algorithm : options.algorithm;
+    if (wanted != "auto") {
+      const int found = find_algorithm(kind, wanted);
+      if (found >= 0) return found;
+      if (asked) refuse_algorithm(kind, wanted);
+    }
+    const Group& group = group_of(call);
     const std::size_t size_class = std::bit_ceil(bytes);
-    const auto [it, fresh] = chosen.try_emplace({group.size(), size_class}, 0);
+    const auto [it, fresh] = chosen.try_emplace({kind, group.size(), size_class}, 0);
     if (fresh) {
       const Topology topology = Topology::uniform(group.size(), engine.transport().link());
       it->second = choose({.kind = kind, .bytes = size_class}, topology);
@@ -95,7 +110,7 @@ struct Communicator::Impl {
   Options options;
   Group world;
   Engine engine;
-  std::map<std::pair<int, std::size_t>, int> chosen;  // by group size and size class
+  std::map<std::tuple<CallKind, int, std::size_t>, int> chosen;  // by group size and size class
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
@@ -131,8 +146,21 @@ Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const Call
                             in.count, name(in.dtype), out.count, name(out.dtype)));
   }
   Call call{.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op};
-  call.algorithm =
-      impl_->algorithm_of(CallKind::kAllReduce, out.size_bytes(), impl_->group_of(options));
+  call.algorithm = impl_->algorithm_of(CallKind::kAllReduce, out.size_bytes(), options);
+  return impl_->start(call, options);
+}
+
+Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
+  const Group& group = impl_->group_of(options);
+  if (in.count != out.count || in.dtype != out.dtype ||
+      in.count % static_cast<std::size_t>(group.size()) != 0) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("all_to_all: `in` has {} {} and `out` {} {}. They must be alike, and a "
+                            "multiple of the {} members.",
+                            in.count, name(in.dtype), out.count, name(out.dtype), group.size()));
+  }
+  Call call{.kind = CallKind::kAllToAll, .in = in, .out = out};
+  call.algorithm = impl_->algorithm_of(call.kind, out.size_bytes(), options);
   return impl_->start(call, options);
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "comm/clock.h"
 #include "comm/dtype.h"
@@ -28,6 +29,7 @@ class Transport;
 struct CallOptions {
   const Group* group = nullptr;  // all ranks, if null; must outlive the request
   Duration timeout{};            // Options::timeout, if zero
+  std::string algorithm;         // Options::algorithm, if empty; the same on all members
 };
 
 class Communicator {
@@ -62,6 +64,12 @@ class Communicator {
   [[nodiscard]] Request all_reduce(View data, ReduceOp op, const CallOptions& = {});
   // The same out of place: out [n] is overwritten, in [n] is left as it was. They must not overlap.
   [[nodiscard]] Request all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& = {});
+  // Block i of `out` becomes this rank's block of the `in` of member i: blocks are numbered by
+  // position in the group.
+  //   in, out  [p * n]; same n and dtype on every member; the same memory, or without overlap
+  //   cost     n elements sent to each member; more in fewer messages where that is cheaper
+  //   errors   kInvalid if p does not divide the count; kMismatch; kTimeout; kPeerLost
+  [[nodiscard]] Request all_to_all(ConstView in, View out, const CallOptions& = {});
   // data [n] of `root`, a rank of the communicator, is copied to all members. log2(p) rounds.
   [[nodiscard]] Request broadcast(View data, int root, const CallOptions& = {});
   // Completes when every member has called it. log2(p) rounds of empty messages.

@@ -5,70 +5,24 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <map>
+#include <cstdlib>
 #include <utility>
+
+#include "comm/algorithm/contents.h"
+#include "comm/algorithm/symbols.h"
 
 namespace motley {
 namespace {
 
 constexpr int kWindow = 2;
-constexpr int kNothing = 0;  // the symbol of a chunk that was never written
-
-// Sums of the ranks' terms as symbols: equal symbols mean equal terms combined in the same order.
-class Sums {
- public:
-  explicit Sums(int ranks) : words_((static_cast<std::size_t>(ranks) + 63) / 64) {
-    once_.resize(words_);  // kNothing's
-    twice_.resize(words_);
-    for (int rank = 0; rank < ranks; ++rank) {
-      add();
-      once_[at(leaf(rank)) + static_cast<std::size_t>(rank) / 64] |= std::uint64_t{1} << rank % 64;
-    }
-  }
-
-  static int leaf(int rank) { return rank + 1; }
-
-  int combine(int a, int b) {
-    if (a == kNothing || b == kNothing) return a + b;
-    const auto [entry, is_new] = known_.try_emplace(std::minmax(a, b), size_);
-    if (is_new) {
-      const std::size_t sum = at(add());
-      for (std::size_t i = 0; i < words_; ++i) {
-        once_[sum + i] = once_[at(a) + i] | once_[at(b) + i];
-        twice_[sum + i] =
-            twice_[at(a) + i] | twice_[at(b) + i] | (once_[at(a) + i] & once_[at(b) + i]);
-      }
-    }
-    return entry->second;
-  }
-
-  bool has(int sum, int rank) const { return bit(once_, sum, rank); }
-  bool has_twice(int sum, int rank) const { return bit(twice_, sum, rank); }
-
- private:
-  std::size_t at(int sum) const { return static_cast<std::size_t>(sum) * words_; }
-  int add() {
-    once_.resize(once_.size() + words_);
-    twice_.resize(twice_.size() + words_);
-    return size_++;
-  }
-  bool bit(const std::vector<std::uint64_t>& sets, int sum, int rank) const {
-    return (sets[at(sum) + static_cast<std::size_t>(rank) / 64] >> rank % 64 & 1) != 0;
-  }
-
-  std::size_t words_;
-  int size_ = 1;
-  std::vector<std::uint64_t> once_;   // by sum: ranks whose term is in it
-  std::vector<std::uint64_t> twice_;  // by sum: ranks whose term is in it more than once
-  std::map<std::pair<int, int>, int> known_;
-};
+constexpr int kNothing = Symbols::kNothing;
 
 struct Pending {
   Step step;
-  bool matched = false;  // a receive's message is here
+  bool matched = false;  // a receive's message is here, or none is needed
   bool done = false;
   std::vector<int> message;  // symbols of its chunks
+  std::vector<int> sizes;    // size classes of its chunks
   int heard = kNothing;      // barrier: ranks that had started before this step did, or sent it
 };
 
@@ -78,17 +32,13 @@ struct Rank {
   int next = 0;  // steps [head, next) have started
   std::array<Pending, kWindow> window;
   std::vector<int> chunks;   // a symbol each
+  std::vector<int> readers;  // barrier: ranks that had started before the chunk was read, a symbol
   int heard = kNothing;      // barrier: ranks that had started before this rank's last step did
   int end_heard = kNothing;  // barrier: ranks that had started before a receive took effect
 
   Pending& at(int step) { return window[static_cast<std::size_t>(step % kWindow)]; }
   bool finished() const { return head == schedule->steps; }
 };
-
-bool overlap(const Step& a, const Step& b) {
-  return std::max(a.first_chunk, b.first_chunk) <
-         std::min(a.first_chunk + a.chunk_count, b.first_chunk + b.chunk_count);
-}
 
 class Run {
  public:
@@ -103,20 +53,29 @@ class Run {
                        to_text(rank(r).schedule->at(step)));
   }
 
+  std::string cut_flaw();
   void advance(int r);
   bool start_next(int r);
   bool blocked(Rank& at, const Step& step, int index);
   void read(int r, int step);
   void match(int from, int to);
   void apply(int r, int step);
+  void hear(int r, int step);
   bool valid(int r, int step);
+  std::string range_flaw(int r, const Step& what);
   void wait_flaw();
   void result_flaw();
-  void sum_flaw(int r, int chunk);
+
+  int size_class(int r, int chunk) {
+    return contents_.size_class(r, rank(r).schedule->sized_as(chunk));
+  }
+  bool writable(int r, int chunk) {
+    return chunk >= rank(r).schedule->first_scratch() || contents_.writable(r, chunk);
+  }
 
   CallKind kind_;
   int root_;
-  Sums sums_;
+  Contents contents_;
   std::vector<Rank> ranks_;
   std::vector<int> runnable_;
   std::string flaw_;
@@ -125,25 +84,24 @@ class Run {
 Run::Run(CallKind kind, const std::vector<Schedule>& schedules, int root)
     : kind_(kind),
       root_(root),
-      sums_(static_cast<int>(schedules.size())),
+      contents_(kind, static_cast<int>(schedules.size()), root, schedules[0].first_scratch()),
       ranks_(schedules.size()) {
   for (int r = 0; r < size(); ++r) {
-    Rank& at = rank(r);
-    at.schedule = &schedules[static_cast<std::size_t>(r)];
-    const bool has_data = kind != CallKind::kBroadcast || r == root;
-    at.chunks.assign(static_cast<std::size_t>(at.schedule->chunks),
-                     has_data ? Sums::leaf(r) : kNothing);
-    at.heard = Sums::leaf(r);
+    rank(r).schedule = &schedules[static_cast<std::size_t>(r)];
     runnable_.push_back(r);
   }
 }
 
 std::string Run::flaw() {
-  for (int r = 1; r < size(); ++r) {
-    const int chunks = rank(r).schedule->chunks;
-    if (chunks == rank(0).schedule->chunks) continue;
-    return fmt::format("rank {} of {} cuts the buffer into {} chunks, rank 0 into {}", r, size(),
-                       chunks, rank(0).schedule->chunks);
+  flaw_ = cut_flaw();
+  for (int r = 0; r < size() && flaw_.empty(); ++r) {
+    Rank& at = rank(r);
+    at.chunks.assign(static_cast<std::size_t>(at.schedule->chunks), kNothing);
+    at.readers = at.chunks;
+    for (int chunk = 0; chunk < at.schedule->first_scratch(); ++chunk) {
+      at.chunks[static_cast<std::size_t>(chunk)] = contents_.initial(r, chunk);
+    }
+    at.heard = contents_.symbols().leaf(r, 0);
   }
   while (!runnable_.empty() && flaw_.empty()) {
     const int r = runnable_.back();
@@ -153,6 +111,31 @@ std::string Run::flaw() {
   if (flaw_.empty()) wait_flaw();
   if (flaw_.empty()) result_flaw();
   return flaw_;
+}
+
+// Whether the chunks are those that place_of() says, the same on all ranks.
+std::string Run::cut_flaw() {
+  const Schedule& first = *rank(0).schedule;
+  for (int r = 0; r < size(); ++r) {
+    const Schedule& mine = *rank(r).schedule;
+    const int fixed = fixed_chunks(kind_, {.rank = r, .size = size(), .root = root_});
+    const int due = fixed == 0 ? first.first_scratch() : fixed;
+    if (mine.first_scratch() != due || mine.scratch < 0) {
+      return fmt::format("rank {} of {} has {} chunks that are no scratch, where {} are due", r,
+                         size(), mine.first_scratch(), due);
+    }
+    for (int i = mine.first_scratch(); i < mine.chunks; ++i) {
+      if (mine.sized_as(i) >= 0 && mine.sized_as(i) < due) continue;
+      return fmt::format("rank {} of {}: scratch chunk {} is as large as chunk {}, of {}", r,
+                         size(), i, mine.sized_as(i), due);
+    }
+    if (mine.weights != first.weights)
+      return fmt::format("rank {} of {} and rank 0 give the chunks different shares", r, size());
+    if (!mine.weights.empty() && static_cast<int>(mine.weights.size()) != due)
+      return fmt::format("rank {} of {}: {} shares for {} chunks", r, size(), mine.weights.size(),
+                         due);
+  }
+  return {};
 }
 
 // Does all that rank r can do until others move.
@@ -178,42 +161,44 @@ bool Run::start_next(int r) {
   if (!valid(r, step)) return false;
   const Step what = at.schedule->at(step);
   if (what.kind == Step::kSend && blocked(at, what, step)) return false;
-  at.at(step) = {.step = what, .message = {}};
+  Pending& pending = at.at(step) = {.step = what, .message = {}, .sizes = {}};
+  pending.heard = at.heard;
   ++at.next;
+  for (int i = 0; i < what.chunk_count; ++i)
+    pending.sizes.push_back(size_class(r, what.first_chunk + i));
   if (what.kind == Step::kSend) {
     read(r, step);
     match(r, what.peer);
+  } else if (what.is_local()) {
+    pending.matched = true;
   } else {
-    at.at(step).heard = at.heard;
     match(what.peer, r);
   }
   return true;
 }
 
-// An earlier unfinished step touches the same chunks, and not both only read them.
 bool Run::blocked(Rank& at, const Step& step, int index) {
   for (int i = at.head; i < index; ++i) {
-    const Pending& earlier = at.at(i);
-    if (earlier.done || !overlap(earlier.step, step)) continue;
-    if (earlier.step.kind != Step::kSend || step.kind != Step::kSend) return true;
+    if (!at.at(i).done && conflict(at.at(i).step, step)) return true;
   }
   return false;
 }
 
-// Fills the message of a send.
+// Fills the message of a send, or what a copy or reduction reads.
 void Run::read(int r, int step) {
   Rank& at = rank(r);
   Pending& pending = at.at(step);
   const auto first = at.chunks.begin() + pending.step.first_chunk;
   pending.message.assign(first, first + pending.step.chunk_count);
   if (kind_ == CallKind::kBarrier) {
-    for (const int symbol : pending.message) at.heard = sums_.combine(at.heard, symbol);
-    pending.heard = at.heard;
+    for (const int symbol : pending.message)
+      pending.heard = contents_.symbols().combine(pending.heard, symbol);
+    if (pending.step.kind == Step::kSend) at.heard = pending.heard;
     return;
   }
   const auto hole = std::find(pending.message.begin(), pending.message.end(), kNothing);
   if (hole != pending.message.end()) {
-    flaw_ = fmt::format("{} sends chunk {}, which this rank does not have yet", place(r, step),
+    flaw_ = fmt::format("{} reads chunk {}, which this rank does not have yet", place(r, step),
                         pending.step.first_chunk + (hole - pending.message.begin()));
   }
 }
@@ -236,53 +221,82 @@ void Run::match(int from, int to) {
   if (sent < 0 || received < 0) return;
   Pending& send = rank(from).at(sent);
   Pending& receive = rank(to).at(received);
-  if (send.step.chunk_count != receive.step.chunk_count ||
-      (send.step.chunk_count != 0 && send.step.first_chunk != receive.step.first_chunk)) {
-    flaw_ = fmt::format("{} meets {}: the chunks differ", place(from, sent), place(to, received));
+  if (send.sizes != receive.sizes) {
+    flaw_ = fmt::format("{} meets {}: the sizes of the chunks differ", place(from, sent),
+                        place(to, received));
     return;
   }
   receive.message = std::move(send.message);
-  receive.heard = sums_.combine(receive.heard, send.heard);
+  receive.heard = contents_.symbols().combine(receive.heard, send.heard);
   receive.matched = true;
   send.done = true;
   runnable_.push_back(from);
   runnable_.push_back(to);
 }
 
-// A receive takes effect.
+// A receive, copy or reduction takes effect.
 void Run::apply(int r, int step) {
   Rank& at = rank(r);
   Pending& pending = at.at(step);
   pending.done = true;
-  int* chunk = at.chunks.data() + pending.step.first_chunk;
-  if (kind_ == CallKind::kBarrier) {  // all that had to happen before is known to have happened
-    int heard = pending.heard;
-    for (int i = 0; i < pending.step.chunk_count; ++i) heard = sums_.combine(heard, chunk[i]);
-    std::fill_n(chunk, pending.step.chunk_count, heard);
-    at.end_heard = sums_.combine(at.end_heard, heard);
-    return;
-  }
-  for (int i = 0; i < pending.step.chunk_count; ++i) {
+  if (pending.step.is_local()) read(r, step);
+  if (kind_ == CallKind::kBarrier) return hear(r, step);
+  for (int i = 0; i < pending.step.chunk_count && flaw_.empty(); ++i) {
+    const int chunk = pending.step.first_written() + i;
+    int& held = at.chunks[static_cast<std::size_t>(chunk)];
     const int symbol = pending.message[static_cast<std::size_t>(i)];
-    if (pending.step.kind == Step::kRecvReduce && chunk[i] == kNothing) {
+    const bool sum = pending.step.kind == Step::kRecvReduce || pending.step.kind == Step::kReduce;
+    if (sum && held == kNothing) {
       flaw_ = fmt::format("{} reduces chunk {}, which this rank does not have yet", place(r, step),
-                          pending.step.first_chunk + i);
+                          chunk);
     }
-    chunk[i] = pending.step.kind == Step::kRecv ? symbol : sums_.combine(chunk[i], symbol);
+    held = sum ? contents_.symbols().combine(held, symbol) : symbol;
   }
+}
+
+// In a barrier, chunks hold what is known to have happened before they were last written.
+void Run::hear(int r, int step) {
+  Rank& at = rank(r);
+  const Step& what = at.at(step).step;
+  Symbols& symbols = contents_.symbols();
+  int heard = at.at(step).heard;
+  for (int i = 0; i < what.chunk_count; ++i) {
+    const auto chunk = static_cast<std::size_t>(what.first_written() + i);
+    heard = symbols.combine(heard, symbols.combine(at.chunks[chunk], at.readers[chunk]));
+  }
+  for (int i = 0; i < what.chunk_count; ++i) {
+    at.chunks[static_cast<std::size_t>(what.first_written() + i)] = heard;
+    int& readers = at.readers[static_cast<std::size_t>(what.first_chunk + i)];
+    if (what.is_local()) readers = symbols.combine(readers, heard);
+  }
+  at.end_heard = symbols.combine(at.end_heard, heard);
 }
 
 bool Run::valid(int r, int step) {
   const Step what = rank(r).schedule->at(step);
-  if (what.peer < 0 || what.peer >= size() || what.peer == r) {
-    flaw_ = fmt::format("{} names no other rank of the group", place(r, step));
-  }
-  const int chunks = rank(r).schedule->chunks;
-  if (what.first_chunk < 0 || what.chunk_count < 0 ||
-      what.first_chunk > chunks - what.chunk_count) {
-    flaw_ = fmt::format("{} goes beyond the {} chunks", place(r, step), chunks);
-  }
+  const std::string flaw = range_flaw(r, what);
+  if (!flaw.empty()) flaw_ = place(r, step) + flaw;
   return flaw_.empty();
+}
+
+std::string Run::range_flaw(int r, const Step& what) {
+  if (!what.is_local() && (what.peer < 0 || what.peer >= size() || what.peer == r))
+    return " names no other rank of the group";
+  const int chunks = rank(r).schedule->chunks;
+  const int count = what.chunk_count;
+  const int written = what.first_written();
+  if (count < 0 || what.first_chunk < 0 || what.first_chunk > chunks - count || written < 0 ||
+      written > chunks - count)
+    return fmt::format(" goes beyond the {} chunks", chunks);
+  if (what.kind == Step::kSend) return {};
+  if (what.is_local() && count > 0 && std::abs(what.first_chunk - what.to_chunk) < count)
+    return " reads what it writes";
+  for (int i = 0; i < count; ++i) {
+    if (!writable(r, written + i)) return fmt::format(" writes chunk {} of `in`", written + i);
+    if (what.is_local() && size_class(r, what.first_chunk + i) != size_class(r, written + i))
+      return " joins chunks of different sizes";
+  }
+  return {};
 }
 
 // The oldest unfinished step of a rank has started, for nothing of its own rank can hold it back;
@@ -314,36 +328,21 @@ void Run::result_flaw() {
   for (int r = 0; r < size() && flaw_.empty(); ++r) {
     Rank& at = rank(r);
     if (kind_ == CallKind::kBarrier) {
+      const int heard = contents_.symbols().combine(at.heard, at.end_heard);
       for (int other = 0; other < size(); ++other) {
-        if (sums_.has(sums_.combine(at.heard, at.end_heard), other)) continue;
+        if (contents_.symbols().has(heard, other)) continue;
         flaw_ =
             fmt::format("rank {} of {} can finish before rank {} has started", r, size(), other);
       }
       continue;
     }
-    for (int chunk = 0; chunk < at.schedule->chunks && flaw_.empty(); ++chunk) sum_flaw(r, chunk);
-  }
-}
-
-void Run::sum_flaw(int r, int chunk) {
-  const int sum = rank(r).chunks[static_cast<std::size_t>(chunk)];
-  const auto flaw = [&](const std::string& what) {
-    flaw_ = fmt::format("rank {} of {} ends with chunk {} {}", r, size(), chunk, what);
-  };
-  if (kind_ == CallKind::kBroadcast) {
-    if (sum == kNothing)
-      flaw("never written");
-    else if (sum != Sums::leaf(root_))
-      flaw(fmt::format("other than that of rank {}", root_));
-    return;
-  }
-  for (int other = 0; other < size(); ++other) {
-    if (!sums_.has(sum, other)) flaw(fmt::format("without the term of rank {}", other));
-    if (sums_.has_twice(sum, other))
-      flaw(fmt::format("with the term of rank {} more than once", other));
-  }
-  if (flaw_.empty() && sum != rank(0).chunks[static_cast<std::size_t>(chunk)]) {
-    flaw("reduced in another order than on rank 0");
+    for (int chunk = 0; chunk < at.schedule->first_scratch() && flaw_.empty(); ++chunk) {
+      const auto i = static_cast<std::size_t>(chunk);
+      const int first = i < rank(0).chunks.size() ? rank(0).chunks[i] : kNothing;
+      const std::string flaw = contents_.flaw(r, chunk, at.chunks[i], first);
+      if (!flaw.empty())
+        flaw_ = fmt::format("rank {} of {} ends with chunk {} {}", r, size(), chunk, flaw);
+    }
   }
 }
 
@@ -353,17 +352,18 @@ Verdict check(CallKind kind, const std::vector<Schedule>& schedules, int root) {
   return {Run(kind, schedules, root).flaw()};
 }
 
-Verdict check(CallKind kind, const Algorithm& family, int size) {
-  const int roots = kind == CallKind::kBroadcast ? size : 1;
+Verdict check(CallKind kind, const Algorithm& family, int size, const Topology* topology) {
+  const int roots = has_root(kind) ? size : 1;
   for (int root = 0; root < roots; ++root) {
     std::vector<Schedule> schedules;
-    for (int rank = 0; rank < size; ++rank) schedules.push_back(family.make(rank, size, root));
-    Verdict verdict = check(kind, schedules, root);
-    if (!verdict.ok()) {
-      verdict.flaw =
-          fmt::format("{} ({}), root {}: {}", name(kind), family.name, root, verdict.flaw);
-      return verdict;
+    for (int rank = 0; rank < size; ++rank) {
+      schedules.push_back(
+          family.make({.rank = rank, .size = size, .root = root, .topology = topology}));
     }
+    Verdict verdict = check(kind, schedules, root);
+    if (verdict.ok()) continue;
+    verdict.flaw = fmt::format("{} ({}), root {}: {}", name(kind), family.name, root, verdict.flaw);
+    return verdict;
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // comm/algorithm/check.h: proves schedules right without a network.
 //
-//   const Verdict verdict = check(CallKind::kAllReduce, all_reduce_algorithms()[1], 8);
+//   const Algorithm& ring = algorithms_of(CallKind::kAllReduce)[1];
+//   const Verdict verdict = check(CallKind::kAllReduce, ring, 8);
 //   if (!verdict.ok()) std::puts(verdict.flaw.c_str());
 //
 // The schedules of all ranks are run on symbols by the rules of schedule.h, with a window of 2 and
@@ -10,14 +11,17 @@
 // looser sends, with the same result.
 //
 // The schedules are wrong if
-// - a step names no other rank, or chunks that do not exist; or ranks cut the buffer differently;
-// - a message does not move the chunks that its receive expects, or has no receive, or a receive
-//   gets no message; or the ranks wait for each other in a circle;
-// - all_reduce: a rank ends with a chunk in which a term is missing or counted twice, or which was
-//   reduced in another order than the others' (op is taken to be commutative);
-// - broadcast: a chunk is sent or reduced by a rank that does not have it, or a rank does not end
-//   with the root's data;
-// - barrier: a rank can finish before each rank has started.
+// - a step names no other rank, or chunks that do not exist, or writes a block of `in`; or ranks do
+//   not number chunks as place_of() says, or cut a buffer differently;
+// - a message does not have the sizes that its receive expects, or has no receive, or a receive
+//   gets no message; or the ranks wait for each other in a circle; or a copy or reduction within a
+//   rank joins chunks of different sizes (blocks differ in size where varies(kind));
+// - what was never written is sent, copied or reduced;
+// - all_reduce, reduce, reduce_scatter: a result lacks a term or has one twice, or is of another
+//   chunk or block, or (all_reduce) was reduced in another order than on the other ranks (op is
+//   taken to be commutative);
+// - barrier: a rank can finish before each rank has started;
+// - any other: a rank does not end with exactly the blocks that are due to it.
 #pragma once
 
 #include <string>
@@ -37,7 +41,8 @@ struct Verdict {
 //   cost  O(messages * chunks moved) time, O(ranks * chunks) memory
 Verdict check(CallKind kind, const std::vector<Schedule>& schedules, int root = 0);
 
-// Judges a family for one group size; a broadcast, for every root.
-Verdict check(CallKind kind, const Algorithm& family, int size);
+// Judges a family for one group size and, if has_root(kind), for every root. `topology`, if any, is
+// that of the group.
+Verdict check(CallKind kind, const Algorithm& family, int size, const Topology* topology = nullptr);
 
 }  // namespace motley

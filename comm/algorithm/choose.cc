@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "comm/algorithm/cost.h"
-#include "comm/algorithm/schedule.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 namespace {
@@ -24,7 +24,9 @@ int choose(const Choice& call, const Topology& topology) {
 std::vector<Price> prices(const Choice& call, const Topology& topology) {
   std::vector<Price> prices;
   for (const Algorithm& family : algorithms_of(call.kind)) {
-    prices.push_back({family.name, cost(family, call.bytes, topology, call.root)});
+    prices.push_back(
+        {family.name,
+         cost(family, {.kind = call.kind, .bytes = call.bytes, .root = call.root}, topology)});
   }
   return prices;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -18,33 +19,45 @@ Duration time_of(double bytes, double bytes_per_second) {
   return Duration(static_cast<Duration::rep>(bytes / bytes_per_second * 1e9));
 }
 
-bool overlap(const Step& a, const Step& b) {
-  return std::max(a.first_chunk, b.first_chunk) <
-         std::min(a.first_chunk + a.chunk_count, b.first_chunk + b.chunk_count);
-}
-
 // What messages and reductions of a rank cost.
 class Prices {
  public:
-  Prices(int chunks, std::size_t bytes, const Topology& topology)
-      : chunk_bytes_(static_cast<double>(bytes) / chunks), topology_(topology) {}
+  // `schedule`: any rank's.
+  Prices(const Workload& work, const Schedule& schedule, const Topology& topology)
+      : topology_(topology), weights_(schedule.weights) {
+    const bool shares = place_of(work.kind, {}, 0).where == Place::kShare;
+    const bool one = work.kind == CallKind::kSendRecv;
+    const int parts = shares ? schedule.first_scratch() : one ? 1 : topology.ranks();
+    const auto weight = [](double sum, std::uint32_t w) { return sum + w; };
+    const double all = std::accumulate(weights_.begin(), weights_.end(), 0.0, weight);
+    unit_bytes_ = static_cast<double>(work.bytes) / (weights_.empty() ? parts : all);
+  }
 
   Duration latency(int rank, const Step& step) const {
     return topology_.link(rank, step.peer).latency;
   }
   // How long a message occupies a port.
-  Duration transfer(int rank, const Step& step) const {
-    return time_of(bytes_of(step), topology_.link(rank, step.peer).bytes_per_second);
+  Duration transfer(int rank, const Schedule& schedule, const Step& step) const {
+    return time_of(bytes_of(schedule, step), topology_.link(rank, step.peer).bytes_per_second);
   }
-  Duration reduction(const Step& step) const {
-    return time_of(bytes_of(step), topology_.costs().reduce_bytes_per_second);
+  // How long a rank works on a step itself.
+  Duration work(const Schedule& schedule, const Step& step) const {
+    if (step.kind == Step::kSend || step.kind == Step::kRecv) return {};
+    return time_of(bytes_of(schedule, step), topology_.costs().reduce_bytes_per_second);
   }
 
  private:
-  double bytes_of(const Step& step) const { return chunk_bytes_ * step.chunk_count; }
+  double bytes_of(const Schedule& schedule, const Step& step) const {
+    if (weights_.empty()) return unit_bytes_ * step.chunk_count;
+    double weight = 0;
+    for (int i = 0; i < step.chunk_count; ++i)
+      weight += weights_[static_cast<std::size_t>(schedule.sized_as(step.first_chunk + i))];
+    return unit_bytes_ * weight;
+  }
 
-  double chunk_bytes_;
   const Topology& topology_;
+  std::vector<std::uint32_t> weights_;
+  double unit_bytes_ = 0;  // of a chunk; where there are weights, of one unit of weight
 };
 
 // All ranks, event by event.
@@ -69,7 +82,7 @@ class Simulation {
   struct Pending {
     Step step;
     bool arrived = false;  // the message of a receive
-    bool reducing = false;
+    bool working = false;
     bool done = false;
   };
   struct Rank {
@@ -78,14 +91,14 @@ class Simulation {
     std::array<Pending, kWindow> window;
     Duration out_free{};
     Duration in_free{};
-    Duration reduced{};  // the end of the last reduction
+    Duration worked{};  // the end of the last reduction or copy
   };
   struct Event {
     Duration time{};
     std::uint64_t number = 0;  // breaks ties
-    enum Kind : std::uint8_t { kTail, kArrival, kReduced } kind = kTail;
+    enum Kind : std::uint8_t { kTail, kArrival, kWorked } kind = kTail;
     int from = 0;
-    int to = 0;  // of a message; the rank that reduces
+    int to = 0;  // of a message; the rank that works
     int step = 0;
     Duration transfer{};
     bool operator>(const Event& other) const {
@@ -94,6 +107,7 @@ class Simulation {
   };
 
   Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  const Schedule& schedule(int r) const { return schedules_[static_cast<std::size_t>(r)]; }
   Pending& pending(int r, int step) {
     return rank(r).window[static_cast<std::size_t>(step % kWindow)];
   }
@@ -103,7 +117,7 @@ class Simulation {
   }
 
   void happen(Event event) {
-    if (event.kind == Event::kReduced) {
+    if (event.kind == Event::kWorked) {
       pending(event.to, event.step).done = true;
     } else {
       if (event.kind == Event::kTail) {  // its turn at the receiver's port
@@ -129,33 +143,32 @@ class Simulation {
     }
   }
 
-  // A receive's message takes effect, if it may.
+  // A receive's message, a copy or a reduction takes effect, if it may.
   bool take(int r, int step) {
-    Pending& receive = pending(r, step);
-    if (receive.done || receive.reducing || receive.step.kind == Step::kSend) return false;
-    if (!receive.arrived) {
-      if (!is_next_from_peer(r, step) || arrived(receive.step.peer, r) == 0) return false;
-      --arrived(receive.step.peer, r);
-      receive.arrived = true;
+    Pending& what = pending(r, step);
+    if (what.done || what.working || what.step.kind == Step::kSend) return false;
+    if (!what.arrived) {
+      if (!is_next_from_peer(r, step) || arrived(what.step.peer, r) == 0) return false;
+      --arrived(what.step.peer, r);
+      what.arrived = true;
     }
-    if (blocked(r, receive.step, step)) return false;
-    if (receive.step.kind == Step::kRecvReduce) {
-      rank(r).reduced = std::max(now_, rank(r).reduced) + prices_.reduction(receive.step);
-      if (rank(r).reduced > now_) {
-        receive.reducing = true;
-        events_.push({rank(r).reduced, numbers_++, Event::kReduced, r, r, step, {}});
-        return false;
-      }
+    if (blocked(r, what.step, step)) return false;
+    const Duration work = prices_.work(schedule(r), what.step);
+    if (work > Duration::zero()) {
+      rank(r).worked = std::max(now_, rank(r).worked) + work;
+      what.working = true;
+      events_.push({rank(r).worked, numbers_++, Event::kWorked, r, r, step, {}});
+      return false;
     }
-    return receive.done = true;
+    return what.done = true;
   }
 
   // No earlier receive from the same rank still waits for its message.
   bool is_next_from_peer(int r, int step) {
     for (int i = rank(r).head; i < step; ++i) {
       const Pending& earlier = pending(r, i);
-      const bool receive = earlier.step.kind != Step::kSend;
-      if (receive && earlier.step.peer == pending(r, step).step.peer && !earlier.arrived)
+      if (earlier.step.is_receive() && earlier.step.peer == pending(r, step).step.peer &&
+          !earlier.arrived)
         return false;
     }
     return true;
@@ -163,15 +176,14 @@ class Simulation {
 
   bool start_next(int r) {
     Rank& at = rank(r);
-    const Schedule& schedule = schedules_[static_cast<std::size_t>(r)];
-    if (at.next == schedule.steps || at.next - at.head == kWindow) return false;
-    const Step step = schedule.at(at.next);
+    if (at.next == schedule(r).steps || at.next - at.head == kWindow) return false;
+    const Step step = schedule(r).at(at.next);
     const bool send = step.kind == Step::kSend;
     if (send && blocked(r, step, at.next)) return false;
-    pending(r, at.next) = {.step = step, .done = send};
+    pending(r, at.next) = {.step = step, .arrived = step.is_local(), .done = send};
     ++at.next;
     if (send) {
-      const Duration transfer = prices_.transfer(r, step);
+      const Duration transfer = prices_.transfer(r, schedule(r), step);
       at.out_free = std::max(now_, at.out_free) + transfer;
       events_.push({at.out_free + prices_.latency(r, step), numbers_++, Event::kTail, r, step.peer,
                     0, transfer});
@@ -182,7 +194,7 @@ class Simulation {
   bool blocked(int r, const Step& step, int index) {
     for (int i = rank(r).head; i < index; ++i) {
       const Pending& earlier = pending(r, i);
-      if (!earlier.done && overlap(earlier.step, step)) return true;
+      if (!earlier.done && conflict(earlier.step, step)) return true;
     }
     return false;
   }
@@ -208,7 +220,7 @@ class Walk {
       const Step step = schedule_.at(i);
       Past& slot = past_[static_cast<std::size_t>(i % kWindow)];
       started_ = std::max(started_, slot.all_ended);  // of the step that is a window earlier
-      const Duration end = step.kind == Step::kSend ? send(step) : receive(step);
+      const Duration end = step.kind == Step::kSend ? send(step) : take(step);
       finished_ = std::max(finished_, end);
       slot = {step, end, finished_};
     }
@@ -224,22 +236,25 @@ class Walk {
 
   Duration send(const Step& step) {
     for (const Past& past : past_) {
-      if (past.step.kind != Step::kSend && overlap(past.step, step))
-        started_ = std::max(started_, past.end);
+      if (conflict(past.step, step)) started_ = std::max(started_, past.end);
     }
-    out_free_ = std::max(out_free_, started_) + prices_.transfer(rank_, step);
+    out_free_ = std::max(out_free_, started_) + prices_.transfer(rank_, schedule_, step);
     return started_;
   }
 
-  Duration receive(const Step& step) {
-    in_free_ = std::max(out_free_ + prices_.latency(rank_, step),
-                        in_free_ + prices_.transfer(rank_, step));
-    Duration end = std::max(started_, in_free_);
-    for (const Past& past : past_) {
-      if (overlap(past.step, step)) end = std::max(end, past.end);
+  Duration take(const Step& step) {
+    Duration end = started_;
+    if (step.is_receive()) {
+      in_free_ = std::max(out_free_ + prices_.latency(rank_, step),
+                          in_free_ + prices_.transfer(rank_, schedule_, step));
+      end = std::max(end, in_free_);
     }
-    if (step.kind == Step::kRecv) return end;
-    return reduced_ = std::max(end, reduced_) + prices_.reduction(step);
+    for (const Past& past : past_) {
+      if (conflict(past.step, step)) end = std::max(end, past.end);
+    }
+    const Duration work = prices_.work(schedule_, step);
+    if (work == Duration::zero()) return end;
+    return worked_ = std::max(end, worked_) + work;
   }
 
   Schedule schedule_;
@@ -249,16 +264,18 @@ class Walk {
   Duration finished_{};  // of all steps so far
   Duration out_free_{};
   Duration in_free_{};
-  Duration reduced_{};
+  Duration worked_{};
   std::array<Past, kWindow> past_{};
 };
 
 }  // namespace
 
-Duration cost(const Algorithm& family, std::size_t bytes, const Topology& topology, int root) {
+Duration cost(const Algorithm& family, const Workload& work, const Topology& topology) {
   const int size = topology.ranks();
-  const auto schedule_of = [&](int rank) { return family.make(rank, size, root); };
-  const Prices prices(schedule_of(0).chunks, bytes, topology);
+  const auto schedule_of = [&](int rank) {
+    return family.make({.rank = rank, .size = size, .root = work.root, .topology = &topology});
+  };
+  const Prices prices(work, schedule_of(0), topology);
   std::int64_t steps = 0;
   for (int rank = 0; rank < size && steps <= kExactSteps; ++rank) steps += schedule_of(rank).steps;
   if (steps <= kExactSteps) {

@@ -1,11 +1,12 @@
 // comm/algorithm/cost.h: how long a schedule takes on a topology, without running it.
 //
-//   Duration ring = cost(all_reduce_algorithms()[1], 1 << 20, topology);
+//   const Algorithm& ring = algorithms_of(CallKind::kAllReduce)[1];
+//   Duration time = cost(ring, {.kind = CallKind::kAllReduce, .bytes = 1 << 20}, topology);
 //
 // The model is the simulator's (comm/transport/sim.h): a message waits for the sender's port, takes
 // its bytes over the link's bandwidth plus the link's latency, and waits for the receiver's port.
 // Steps start by the rules of schedule.h with a window of 8, sends finish at once, and a rank
-// reduces what it receives at Topology's speed, one chunk after another. The buffer is not cut into
+// reduces and copies at Topology's speed, one chunk after another. The buffer is not cut into
 // pieces: where the executor cuts it, pieces overlap, and long messages take less than is said here
 // (a tree's most of all).
 //
@@ -26,9 +27,16 @@ namespace motley {
 
 inline constexpr std::int64_t kExactSteps = 1 << 17;
 
-// Time from the start, at all ranks at once, to the end of the last. `bytes` per rank. The family
-// must be one that check() proves.
+// What is to be priced.
+struct Workload {
+  CallKind kind = CallKind::kAllReduce;
+  std::size_t bytes = 0;  // of the buffer, or of all blocks of a rank together
+  int root = 0;
+};
+
+// Time from the start, at all ranks at once, to the end of the last. The family must be one that
+// check() proves.
 //   cost  about 0.2 us per step walked through
-Duration cost(const Algorithm& family, std::size_t bytes, const Topology& topology, int root = 0);
+Duration cost(const Algorithm& family, const Workload& work, const Topology& topology);
 
 }  // namespace motley

@@ -5,12 +5,12 @@
 //   best where every pair of ranks has a link of its own: threads of a host, a switch, small groups
 // Rabenseifner's two phases with pairwise exchange (Thakur, Rabenseifner and Gropp, "Optimization
 // of collective communication operations in MPICH", IJHPCA 2005, sections 4.3 and 4.4).
-#include "comm/algorithm/schedule.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 
-Schedule direct_all_reduce(int rank, int size) {
-  const auto at = [rank, size](int i) -> Step {
+Schedule direct_all_reduce(const Shape& shape) {
+  const auto at = [rank = shape.rank, size = shape.size](int i) -> Step {
     const bool scatter = i < 2 * (size - 1);
     const int distance = (scatter ? i : i - 2 * (size - 1)) / 2 + 1;
     if (i % 2 == 0) {
@@ -20,7 +20,7 @@ Schedule direct_all_reduce(int rank, int size) {
     const int from = (rank + size - distance) % size;
     return scatter ? Step{Step::kRecvReduce, from, rank, 1} : Step{Step::kRecv, from, from, 1};
   };
-  return {.chunks = size, .steps = 4 * (size - 1), .max_step_chunks = 1, .at = at};
+  return {.chunks = shape.size, .steps = 4 * (shape.size - 1), .max_step_chunks = 1, .at = at};
 }
 
 }  // namespace motley

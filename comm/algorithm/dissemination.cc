@@ -6,11 +6,13 @@
 // Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", IJPP 1988.
 #include <bit>
 
-#include "comm/algorithm/schedule.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 
-Schedule dissemination_barrier(int rank, int size) {
+Schedule dissemination_barrier(const Shape& shape) {
+  const int rank = shape.rank;
+  const int size = shape.size;
   const int rounds = std::bit_width(static_cast<unsigned>(size - 1));
   const auto at = [rank, size](int i) -> Step {
     const int distance = 1 << (i / 2);

@@ -10,7 +10,7 @@
 // and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 #include <bit>
 
-#include "comm/algorithm/schedule.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 namespace {
@@ -54,8 +54,9 @@ struct Core {
 
 }  // namespace
 
-Schedule halving_doubling_all_reduce(int rank, int size) {
-  const Core core(size);
+Schedule halving_doubling_all_reduce(const Shape& shape) {
+  const int rank = shape.rank;
+  const Core core(shape.size);
   const int chunks = core.size;
   const bool paired = rank < 2 * core.pairs;
   if (paired && rank % 2 == 1) {

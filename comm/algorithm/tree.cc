@@ -6,11 +6,14 @@
 // IJHPCA 2005, section 4.2.
 #include <bit>
 
-#include "comm/algorithm/schedule.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 
-Schedule tree_broadcast(int rank, int size, int root) {
+Schedule tree_broadcast(const Shape& shape) {
+  const int size = shape.size;
+  const int root = shape.root;
+  const int rank = shape.rank;
   const int index = (rank - root + size) % size;  // the root's is 0
   const auto rank_of = [root, size](int i) { return (root + i) % size; };
   // Received in the round of the highest bit of `index`; sent in the rounds after it.

@@ -58,6 +58,7 @@ Engine::~Engine() {
   for (Request::State* state : std::exchange(calls_, {})) {
     state->execution_.fail_aborted("its communicator was destroyed");
     transport_->cancel(state->execution_, state->execution_.id());
+    state->execution_.release_memory();
     state->engine_ = nullptr;
     state->done_ = true;
   }
@@ -131,6 +132,7 @@ void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
 // After this nobody but the request touches the state: its owner may destroy it at once.
 void Engine::close(Request::State& state) noexcept {
   if (state.execution_.error()) transport_->cancel(state.execution_, state.execution_.id());
+  state.execution_.release_memory();
   const std::lock_guard lock(mutex_);
   state.done_ = true;
   if (waiters_ > 0) changed_.notify_all();

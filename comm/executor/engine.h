@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/clock.h"
+#include "comm/executor/arena.h"
 #include "comm/executor/execution.h"
 #include "comm/request.h"
 #include "comm/transport/transport.h"
@@ -57,6 +58,7 @@ class Engine {
 
   std::unique_ptr<Transport> transport_;
   Clock& clock_;
+  Arena arena_;                         // with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
     std::string why;
@@ -76,7 +78,7 @@ class Engine {
 class Request::State {
  public:
   State(Engine& engine, const Call& call)
-      : engine_(&engine), execution_(engine.transport(), call) {}
+      : engine_(&engine), execution_(engine.transport(), engine.arena_, call) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();

@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/kernel/reduce.h"
+#include "comm/algorithm/families.h"
 
 namespace motley {
 namespace {
 
 const Algorithm& algorithm_of(const Call& call) {
   return algorithms_of(call.kind)[static_cast<std::size_t>(call.algorithm)];
-}
-
-bool overlap(const Step& a, const Step& b) noexcept {
-  return a.first_chunk < b.first_chunk + b.chunk_count &&
-         b.first_chunk < a.first_chunk + a.chunk_count;
 }
 
 std::uint32_t cookie_of(std::size_t lane, int step) noexcept {
@@ -28,33 +23,39 @@ std::string to_text(const Fingerprint& f) {
   std::string text = name(f.kind);
   if (f.kind == CallKind::kBarrier) return text;
   text += fmt::format(" of count {} {}", f.count, name(f.dtype));
-  if (f.kind == CallKind::kAllReduce) text += fmt::format(", {}", name(f.op));
-  if (f.kind == CallKind::kBroadcast) text += fmt::format(", root {}", f.root);
-  return text + fmt::format(" (algorithm {}, {} pieces)", f.algorithm, f.pieces);
+  if (reduces(f.kind)) text += fmt::format(", {}", name(f.op));
+  if (has_root(f.kind)) text += fmt::format(", root {}", f.root);
+  const auto& families = algorithms_of(f.kind);
+  const char* family = f.algorithm < families.size() ? families[f.algorithm].name : "unknown";
+  return text + fmt::format(" ({}, {} pieces)", family, f.pieces);
+}
+
+// The count that all members must agree on.
+std::size_t agreed_count(const Call& call) {
+  return varies(call.kind) ? 0 : std::max(call.in.count, call.out.count);
 }
 
 }  // namespace
 
-Execution::Execution(Transport& transport, const Call& call) : transport_(transport), call_(call) {
-  const int me = call.group->index_of(transport.rank());
-  schedule_ = algorithm_of(call).make(me, call.group->size(), call.root);
-  const std::size_t segment = std::min(call.segment_bytes, transport.max_message_bytes());
-  const std::size_t chunk =
-      segment / size_bytes(call.out.dtype) / static_cast<std::size_t>(schedule_.max_step_chunks);
-  const std::size_t largest =
-      std::max<std::size_t>(1, chunk) * static_cast<std::size_t>(schedule_.chunks);
-  const std::size_t n = call.out.count;
-  if (schedule_.steps != 0 && n != 0) {
-    pieces_ = static_cast<std::uint32_t>((n + largest - 1) / largest);
-  }
-  piece_size_ = (n + pieces_ - 1) / pieces_;
-  fingerprint_ = {.count = n,
+Execution::Execution(Transport& transport, Arena& arena, const Call& call)
+    : transport_(transport),
+      arena_(arena),
+      call_(call),
+      shape_{.rank = call.group->index_of(transport.rank()),
+             .size = call.group->size(),
+             .root = call.root,
+             .topology = call.topology},
+      schedule_(algorithm_of(call).make(shape_)),
+      buffers_(arena, call_, shape_, schedule_,
+               std::min(call.segment_bytes, transport.max_message_bytes())),
+      pieces_(buffers_.layout().pieces()) {
+  fingerprint_ = {.count = agreed_count(call),
                   .kind = call.kind,
                   .dtype = call.out.dtype,
                   .op = call.op,
                   .algorithm = static_cast<std::uint8_t>(call.algorithm),
                   .root = static_cast<std::uint32_t>(call.root),
-                  .pieces = pieces_};
+                  .pieces = varies(call.kind) ? 1 : pieces_};
   lanes_.resize(std::min<std::size_t>(kLanes, pieces_));
 }
 
@@ -67,20 +68,15 @@ void Execution::start() {
 
 // Pieces start in order on every rank, so the lowest unfinished one is under way everywhere.
 void Execution::start_piece(Lane& lane) {
-  lane.piece = started_pieces_++;
+  lane.at.piece = started_pieces_++;
   lane.active = true;
   lane.head = lane.next = 0;
-  const View out = whole(lane);
-  if (call_.in.data != call_.out.data && out.count != 0) {
-    std::memcpy(out.data, call_.in.data + (out.data - call_.out.data), out.size_bytes());
-  }
+  buffers_.begin(lane.at);
 }
 
 void Execution::finish_piece(Lane& lane) {
   lane.active = false;
-  if (call_.kind == CallKind::kAllReduce && call_.op == ReduceOp::kAverage) {
-    divide(whole(lane), call_.group->size());
-  }
+  buffers_.finish(lane.at);
   ++finished_pieces_;
 }
 
@@ -89,7 +85,7 @@ void Execution::advance(std::size_t index) {
   while (lane.active) {
     for (bool moved = true; moved && !error_;) {
       moved = take_kept(lane);
-      while (lane.head < lane.next && lane.at(lane.head).done) ++lane.head;
+      while (lane.head < lane.next && lane.at_step(lane.head).done) ++lane.head;
       moved |= post_next(index);
     }
     if (error_ || lane.head < schedule_.steps) return;
@@ -98,13 +94,13 @@ void Execution::advance(std::size_t index) {
   }
 }
 
-// Messages that came before their turn take effect as soon as they may.
+// Messages that came before their turn, copies and reductions take effect as soon as they may.
 bool Execution::take_kept(Lane& lane) {
   bool moved = false;
   for (int step = lane.head; step < lane.next; ++step) {
-    Pending& pending = lane.at(step);
+    Pending& pending = lane.at_step(step);
     if (pending.done || !pending.arrived || blocked(lane, step)) continue;
-    apply(lane, pending.step, pending.kept);
+    apply(lane, pending.step, {pending.kept.data(), pending.kept_bytes});
     pending.done = true;
     moved = true;
   }
@@ -114,51 +110,59 @@ bool Execution::take_kept(Lane& lane) {
 // Starts the next step, in order: one that must wait holds back those behind it.
 bool Execution::post_next(std::size_t index) {
   Lane& lane = lanes_[index];
-  const bool all_posted = lane.next == lane.head || lane.at(lane.next - 1).posted;
+  const bool all_posted = lane.next == lane.head || lane.at_step(lane.next - 1).posted;
   if (all_posted) {
     if (lane.next == schedule_.steps || lane.next - lane.head == kWindow) return false;
-    Pending& pending = lane.at(lane.next);
+    Pending& pending = lane.at_step(lane.next);
     pending.step = schedule_.at(lane.next++);
     pending.posted = pending.arrived = pending.done = false;
+    pending.kept_bytes = 0;
   }
   const int step = lane.next - 1;
-  if (lane.at(step).step.kind == Step::kSend && blocked(lane, step)) return false;
+  if (lane.at_step(step).step.kind == Step::kSend && blocked(lane, step)) return false;
   post(index, step);
   return true;
 }
 
 void Execution::post(std::size_t index, int step) {
   Lane& lane = lanes_[index];
-  Pending& pending = lane.at(step);
-  const int peer = call_.group->rank_at(pending.step.peer);
-  const Tag tag{.call = id(), .piece = lane.piece, .fingerprint = fingerprint_};
-  const std::uint32_t cookie = cookie_of(index, step);
+  Pending& pending = lane.at_step(step);
   pending.posted = true;
-  if (pending.step.kind != Step::kSend) {
+  if (pending.step.is_local()) {
+    pending.arrived = true;
+    return;
+  }
+  // Both ends know that the message has no element; that of piece 0 tells that they agree on it.
+  if (varies(call_.kind) && lane.at.piece > 0 &&
+      buffers_.message_bytes(lane.at.piece, pending.step) == 0) {
+    pending.done = true;
+    return;
+  }
+  const int peer = call_.group->rank_at(pending.step.peer);
+  const Tag tag{.call = id(), .piece = lane.at.piece, .fingerprint = fingerprint_of(pending.step)};
+  const std::uint32_t cookie = cookie_of(index, step);
+  if (pending.step.is_receive()) {
     transport_.post_recv(peer, tag, *this, cookie);
     return;
   }
-  const View data = chunks_of(lane, pending.step);
-  pending.done = transport_.post_send(peer, tag, data.bytes(), *this, cookie);
+  const ConstBytes data = buffers_.read(lane.at, pending.step, pending.kept);
+  pending.done = transport_.post_send(peer, tag, data, *this, cookie);
 }
 
 void Execution::apply(const Lane& lane, const Step& step, ConstBytes data) {
-  const View out = chunks_of(lane, step);
-  if (out.count == 0) return;
-  if (step.kind == Step::kRecvReduce) {
-    reduce(out, data, call_.op);
+  if (step.is_local()) {
+    buffers_.move(lane.at, step);
   } else {
-    std::memcpy(out.data, data.data(), data.size());
+    buffers_.write(lane.at, step, data);
   }
 }
 
-// True if an earlier unfinished step of the lane touches the same chunks. Two sends may share them.
+// True if an earlier unfinished step of the lane touches the same chunks. Two may read them.
 bool Execution::blocked(const Lane& lane, int step) const noexcept {
-  const Step& later = lane.at(step).step;
+  const Step& later = lane.at_step(step).step;
   for (int i = lane.head; i < step; ++i) {
-    const Pending& earlier = lane.at(i);
-    if (earlier.done || !overlap(earlier.step, later)) continue;
-    if (earlier.step.kind != Step::kSend || later.kind != Step::kSend) return true;
+    const Pending& earlier = lane.at_step(i);
+    if (!earlier.done && conflict(earlier.step, later)) return true;
   }
   return false;
 }
@@ -174,11 +178,12 @@ void Execution::received(std::uint32_t cookie, const Tag& tag, ConstBytes data) 
   Lane& lane = lanes_[cookie >> 8];
   int step = lane.head;
   while (step % kWindow != static_cast<int>(cookie & 0xff)) ++step;
-  Pending& pending = lane.at(step);
-  const int peer = call_.group->rank_at(pending.step.peer);
-  if (!agrees(tag, peer, data.size(), chunks_of(lane, pending.step).size_bytes())) return;
+  Pending& pending = lane.at_step(step);
+  if (!agrees(lane, pending.step, tag, data.size())) return;
   if (blocked(lane, step)) {
-    pending.kept.assign(data.begin(), data.end());
+    if (pending.kept.capacity() < data.size()) pending.kept = arena_.take(data.size());
+    std::copy(data.begin(), data.end(), pending.kept.data());
+    pending.kept_bytes = data.size();
     pending.arrived = true;
     return;
   }
@@ -187,17 +192,29 @@ void Execution::received(std::uint32_t cookie, const Tag& tag, ConstBytes data) 
   advance(cookie >> 8);
 }
 
-// Fails the call if `peer` is in another call than we are, or cut it up otherwise.
-bool Execution::agrees(const Tag& tag, int peer, std::size_t size, std::size_t expected) {
-  if (tag.fingerprint != fingerprint_) {
+// Where blocks differ, the two ends of a message must agree on its length in all pieces together.
+Fingerprint Execution::fingerprint_of(const Step& step) const {
+  Fingerprint f = fingerprint_;
+  if (!varies(call_.kind)) return f;
+  for (int i = 0; i < step.chunk_count; ++i)
+    f.count += buffers_.layout().total(step.first_chunk + i);
+  return f;
+}
+
+// Fails the call if the peer is in another call than we are, or cut it up otherwise.
+bool Execution::agrees(const Lane& lane, const Step& step, const Tag& tag, std::size_t size) {
+  const int peer = call_.group->rank_at(step.peer);
+  const Fingerprint mine = fingerprint_of(step);
+  if (tag.fingerprint != mine) {
     fail(
         Error(ErrorCode::kMismatch,
               fmt::format("{} disagrees with rank {}: {} here, {} there. All members must make the "
                           "same call with the same count, dtype and op.",
-                          who(), peer, to_text(fingerprint_), to_text(tag.fingerprint)),
+                          who(), peer, to_text(mine), to_text(tag.fingerprint)),
               {peer}));
     return false;
   }
+  const std::size_t expected = buffers_.message_bytes(lane.at.piece, step);
   if (size != expected) {
     fail(Error(ErrorCode::kMismatch,
                fmt::format("{} got {} bytes from rank {} where {} were due. All ranks must run the "
@@ -236,7 +253,8 @@ void Execution::fail_timeout(TimePoint now) {
   std::vector<int> ranks;
   for (const Lane& lane : lanes_) {
     for (int i = lane.head; lane.active && i < lane.next; ++i) {
-      if (lane.at(i).outstanding()) ranks.push_back(call_.group->rank_at(lane.at(i).step.peer));
+      if (lane.at_step(i).outstanding())
+        ranks.push_back(call_.group->rank_at(lane.at_step(i).step.peer));
     }
   }
   std::sort(ranks.begin(), ranks.end());
@@ -253,12 +271,12 @@ void Execution::fail_timeout(TimePoint now) {
 std::string Execution::waiting_text() const {
   for (const Lane& lane : lanes_) {
     for (int i = lane.head; lane.active && i < lane.next; ++i) {
-      const Pending& pending = lane.at(i);
+      const Pending& pending = lane.at_step(i);
       if (!pending.outstanding()) continue;
       return fmt::format("waiting for rank {} ({}) to {} step {} of {}, piece {} of {}",
                          call_.group->rank_at(pending.step.peer), transport_.name(),
                          pending.step.kind == Step::kSend ? "take" : "send", i + 1, schedule_.steps,
-                         lane.piece + 1, pieces_);
+                         lane.at.piece + 1, pieces_);
     }
   }
   return "before its first message";
@@ -272,24 +290,8 @@ std::string Execution::who() const {
     text += fmt::format(" of group {}.{}", tag.id & ~GroupTag::kControllerBit, tag.attempt);
   }
   if (call_.kind == CallKind::kBarrier) return text;
-  return text + fmt::format(" ({}, {} {})", algorithm_of(call_).name, call_.out.count,
-                            name(call_.out.dtype));
-}
-
-View Execution::whole(const Lane& lane) const noexcept {
-  const std::size_t begin = std::min(call_.out.count, lane.piece * piece_size_);
-  return call_.out.slice(begin, std::min(piece_size_, call_.out.count - begin));
-}
-
-View Execution::chunks_of(const Lane& lane, const Step& step) const noexcept {
-  const View piece = whole(lane);
-  const auto chunks = static_cast<std::size_t>(schedule_.chunks);
-  const std::size_t chunk = (piece.count + chunks - 1) / chunks;
-  const auto bound = [&](int i) {
-    return std::min(piece.count, static_cast<std::size_t>(i) * chunk);
-  };
-  const std::size_t first = bound(step.first_chunk);
-  return piece.slice(first, bound(step.first_chunk + step.chunk_count) - first);
+  return text + fmt::format(" ({}, {} {})", algorithm_of(call_).name,
+                            std::max(call_.in.count, call_.out.count), name(call_.out.dtype));
 }
 
 }  // namespace motley

@@ -67,8 +67,8 @@ std::optional<UcxHeader> UcxHeader::read(ConstBytes message) noexcept {
   Reader reader(message.data());
   each_field(header, [&](auto& field) { reader.get(field); });
   const Fingerprint& f = header.tag.fingerprint;
-  if (header.kind > Kind::kBye || f.kind > CallKind::kBarrier || f.dtype > DType::kInt64 ||
-      f.op > ReduceOp::kAverage) {
+  if (header.kind > Kind::kBye || static_cast<int>(f.kind) >= kCallKinds ||
+      f.dtype > DType::kInt64 || f.op > ReduceOp::kAverage) {
     return std::nullopt;
   }
   return header;

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "comm/algorithm/families.h"
 #include "test/support/brute_force.h"
 
 namespace motley {
@@ -16,6 +17,7 @@ namespace {
 
 using test::kBruteForceRanks;
 using test::Program;
+using test::RankPlan;
 using ::testing::HasSubstr;
 
 struct Family {
@@ -25,34 +27,41 @@ struct Family {
 
 std::vector<Family> all_families() {
   std::vector<Family> families;
-  for (const auto& a : all_reduce_algorithms()) families.push_back({CallKind::kAllReduce, &a});
-  for (const auto& a : broadcast_algorithms()) families.push_back({CallKind::kBroadcast, &a});
-  for (const auto& a : barrier_algorithms()) families.push_back({CallKind::kBarrier, &a});
+  for (int kind = 0; kind < kCallKinds; ++kind) {
+    for (const Algorithm& a : algorithms_of(static_cast<CallKind>(kind)))
+      families.push_back({static_cast<CallKind>(kind), &a});
+  }
   return families;
 }
 
 // The schedules of a group, as lists that can be changed.
 struct Group {
   CallKind kind;
-  int chunks;
   int root;
-  std::vector<Program> programs;
+  std::vector<RankPlan> ranks;
 
-  Group(const Family& family, int size, int root_) : kind(family.kind), chunks(1), root(root_) {
+  Group(const Family& family, int size, int root_) : kind(family.kind), root(root_) {
     for (int rank = 0; rank < size; ++rank) {
-      const Schedule schedule = family.algorithm->make(rank, size, root);
-      chunks = schedule.chunks;
-      Program& program = programs.emplace_back();
-      for (int i = 0; i < schedule.steps; ++i) program.push_back(schedule.at(i));
+      const Schedule schedule = family.algorithm->make({.rank = rank, .size = size, .root = root});
+      RankPlan& plan = ranks.emplace_back();
+      plan.chunks = schedule.chunks;
+      for (int i = schedule.first_scratch(); i < schedule.chunks; ++i)
+        plan.like.push_back(schedule.sized_as(i));
+      for (int i = 0; i < schedule.steps; ++i) plan.steps.push_back(schedule.at(i));
     }
   }
   Verdict check() const {
     std::vector<Schedule> schedules;
-    for (const Program& program : programs)
-      schedules.push_back(Schedule::from_steps(chunks, program));
+    for (const RankPlan& plan : ranks) {
+      Schedule& schedule = schedules.emplace_back(Schedule::from_steps(plan.chunks, plan.steps));
+      schedule.scratch = static_cast<int>(plan.like.size());
+      schedule.scratch_like = [like = plan.like](int i) {
+        return like[static_cast<std::size_t>(i)];
+      };
+    }
     return motley::check(kind, schedules, root);
   }
-  bool right() const { return test::right_by_brute_force(kind, chunks, programs, root); }
+  bool right() const { return test::right_by_brute_force(kind, ranks, root); }
 };
 
 std::string name_of(const ::testing::TestParamInfo<Family>& info) {
@@ -93,7 +102,7 @@ TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterEachChange) {
   for (int size = 1; size <= kBruteForceRanks; ++size) {
     Group group(GetParam(), size, size / 2);
     for (int rank = 0; rank < size; ++rank) {
-      Program& program = group.programs[static_cast<std::size_t>(rank)];
+      Program& program = group.ranks[static_cast<std::size_t>(rank)].steps;
       const Program whole = program;
       for (std::size_t i = 0; i < whole.size(); ++i) {
         const std::string where = "size " + std::to_string(size) + ", rank " +
@@ -126,22 +135,27 @@ TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterRandomChanges) {
     const int size = 2 + below(kBruteForceRanks - 1);
     Group group(GetParam(), size, below(static_cast<std::size_t>(size)));
     for (int changes = 2 + below(3); changes > 0; --changes) {
-      const int rank = below(group.programs.size());
-      Program& program = group.programs[static_cast<std::size_t>(rank)];
+      const int rank = below(group.ranks.size());
+      Program& program = group.ranks[static_cast<std::size_t>(rank)].steps;
       if (program.empty()) continue;
+      const int chunks = group.ranks[static_cast<std::size_t>(rank)].chunks;
       Step& step = program[static_cast<std::size_t>(below(program.size()))];
-      switch (below(5)) {
+      switch (below(6)) {
         case 0:
           std::swap(step, program[static_cast<std::size_t>(below(program.size()))]);
           break;
         case 1:
-          step.kind = std::array{Step::kSend, Step::kRecv, Step::kRecvReduce}[random() % 3];
+          step.kind = std::array{Step::kSend, Step::kRecv, Step::kRecvReduce, Step::kCopy,
+                                 Step::kReduce}[random() % 5];
           break;
         case 2:
           step.peer = (rank + 1 + below(static_cast<std::size_t>(size) - 1)) % size;
           break;
         case 3:
-          step.chunk_count = below(static_cast<std::size_t>(group.chunks - step.first_chunk) + 1);
+          step.chunk_count = below(static_cast<std::size_t>(chunks - step.first_chunk) + 1);
+          break;
+        case 4:
+          step.to_chunk = below(static_cast<std::size_t>(chunks));
           break;
         default:
           program.erase(program.begin() + below(program.size()));
@@ -162,6 +176,7 @@ std::string flaw_of(CallKind kind, int chunks, const std::vector<Program>& progr
 }
 
 constexpr Step send(int peer, int chunk = 0) { return {Step::kSend, peer, chunk, 1}; }
+constexpr Step copy(int from, int to) { return {Step::kCopy, 0, from, 1, to}; }
 constexpr Step recv(int peer, int chunk = 0) { return {Step::kRecv, peer, chunk, 1}; }
 constexpr Step reduce(int peer, int chunk = 0) { return {Step::kRecvReduce, peer, chunk, 1}; }
 
@@ -197,14 +212,27 @@ TEST(Check, NamesTheRankThatReducedInAnotherOrder) {
             "rank 1 of 3 ends with chunk 0 reduced in another order than on rank 0");
 }
 
-TEST(Check, NamesTheChunksThatDiffer) {
+TEST(Check, NamesTheChunksThatDifferInSize) {
   EXPECT_THAT(flaw_of(CallKind::kAllReduce, 2, {{send(1, 0)}, {reduce(0, 1)}}),
               AllOf(HasSubstr("send chunk 0 to 1"), HasSubstr("recv+reduce chunk 1 from 0")));
+  EXPECT_THAT(flaw_of(CallKind::kAllToAllV, 4, {{send(1, 0)}, {recv(0, 2)}}),
+              AllOf(HasSubstr("send chunk 0 to 1"), HasSubstr("recv chunk 2 from 0")));
+}
+
+// Chunks 0 and 1 are the blocks of `in`, 2 and 3 those of `out`.
+TEST(Check, NamesTheBlockThatCameToTheWrongPlace) {
+  EXPECT_EQ(flaw_of(CallKind::kAllToAll, 4,
+                    {{send(1, 1), recv(1, 3), copy(0, 2)}, {send(0, 1), recv(0, 2), copy(0, 3)}}),
+            "rank 0 of 2 ends with chunk 3 other than block 0 of rank 1");
+  EXPECT_THAT(flaw_of(CallKind::kAllToAll, 4, {{copy(2, 3)}, {}}), HasSubstr("reads chunk 2"));
+  EXPECT_THAT(flaw_of(CallKind::kAllToAll, 4, {{copy(1, 0)}, {}}),
+              HasSubstr("copy chunk 1 to chunk 0) writes chunk 0 of `in`"));
+  EXPECT_THAT(flaw_of(CallKind::kAllToAll, 5, {{}, {}}), HasSubstr("5 chunks"));
 }
 
 TEST(Check, NamesWhatIsReadBeforeItIsWritten) {
   EXPECT_THAT(flaw_of(CallKind::kBroadcast, 1, {{recv(1)}, {send(0)}}),
-              HasSubstr("rank 1 of 2, step 0 (send chunk 0 to 0) sends chunk 0"));
+              HasSubstr("rank 1 of 2, step 0 (send chunk 0 to 0) reads chunk 0"));
   EXPECT_THAT(flaw_of(CallKind::kBroadcast, 1, {{send(1)}, {reduce(0)}}),
               HasSubstr("reduces chunk 0"));
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/algorithm/cost.h"
+#include "comm/algorithm/families.h"
 #include "comm/algorithm/schedule.h"
 
 namespace motley {
@@ -14,7 +15,7 @@ namespace {
 
 std::string chosen(std::size_t bytes, const Topology& topology) {
   const int index = choose({.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
-  return all_reduce_algorithms()[static_cast<std::size_t>(index)].name;
+  return algorithms_of(CallKind::kAllReduce)[static_cast<std::size_t>(index)].name;
 }
 
 TEST(Choose, FewStepsForShortBuffers) {
@@ -40,9 +41,10 @@ TEST(Choose, TakesTheCheapest) {
       const Topology topology = Topology::uniform(ranks);
       const int index = choose({.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
       const Duration least =
-          cost(all_reduce_algorithms()[static_cast<std::size_t>(index)], bytes, topology);
-      for (const Algorithm& family : all_reduce_algorithms()) {
-        EXPECT_LE(least, cost(family, bytes, topology))
+          cost(algorithms_of(CallKind::kAllReduce)[static_cast<std::size_t>(index)],
+               {.bytes = bytes}, topology);
+      for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
+        EXPECT_LE(least, cost(family, {.bytes = bytes}, topology))
             << family.name << " " << ranks << " " << bytes;
       }
     }
@@ -53,11 +55,12 @@ TEST(Choose, ExplainsItself) {
   const Choice call{.kind = CallKind::kAllReduce, .bytes = 1000};
   const Topology topology = Topology::uniform(48);
   const std::vector<Price> all = prices(call, topology);
-  ASSERT_EQ(all.size(), all_reduce_algorithms().size());
+  ASSERT_EQ(all.size(), algorithms_of(CallKind::kAllReduce).size());
   const std::string text = explain(call, topology);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    EXPECT_STREQ(all[i].family, all_reduce_algorithms()[i].name);
-    EXPECT_EQ(all[i].time, cost(all_reduce_algorithms()[i], call.bytes, topology));
+    EXPECT_STREQ(all[i].family, algorithms_of(CallKind::kAllReduce)[i].name);
+    EXPECT_EQ(all[i].time,
+              cost(algorithms_of(CallKind::kAllReduce)[i], {.bytes = call.bytes}, topology));
     const std::size_t row = text.find(std::string("\n  ") + all[i].family + " ");
     ASSERT_NE(row, std::string::npos) << text;
     EXPECT_EQ(row == text.find('\n'), all[i].family == chosen(1000, topology)) << text;

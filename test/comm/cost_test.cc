@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithm/families.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/sim.h"
 
@@ -19,18 +20,20 @@ using std::chrono::microseconds;
 // Reductions take no time in the simulator; here they take less than a nanosecond.
 constexpr double kAtOnce = 1e18;
 
-// The time that a call of `count` int32 takes in the simulator, in one piece.
+// The time that a call takes in the simulator, in one piece, with `count` int32 in a rank's larger
+// buffer.
 Duration simulated(CallKind kind, int algorithm, std::size_t count, const Topology& topology) {
   SimNetwork network({.topology = topology});
   const Group world = Group::world(topology.ranks());
   std::vector<std::unique_ptr<Engine>> engines;
   std::vector<Request> requests;
-  std::vector<std::vector<std::int32_t>> data(world.ranks().size(),
-                                              std::vector<std::int32_t>(count, 1));
-  for (int r = 0; r < topology.ranks(); ++r) {
-    engines.push_back(std::make_unique<Engine>(network.transport(r), network.clock()));
-    std::vector<std::int32_t>& mine = data[static_cast<std::size_t>(r)];
-    Call call{.kind = kind, .group = &world, .in = mine, .out = mine};
+  std::vector<std::vector<std::int32_t>> in(world.ranks().size(),
+                                            std::vector<std::int32_t>(count, 1));
+  auto out = in;
+  for (std::size_t r = 0; r < in.size(); ++r) {
+    engines.push_back(
+        std::make_unique<Engine>(network.transport(static_cast<int>(r)), network.clock()));
+    Call call{.kind = kind, .group = &world, .in = in[r], .out = out[r]};
     call.algorithm = algorithm;
     call.segment_bytes = 1 << 20;
     call.deadline = TimePoint(seconds(1'000));
@@ -64,7 +67,7 @@ TEST_P(EveryFamily, CostsWhatTheSimulatorTakes) {
       for (const int per_rank : {0, 1, 64}) {
         const auto count =
             static_cast<std::size_t>(kind == CallKind::kBarrier ? 0 : size * 32 * per_rank);
-        EXPECT_EQ(cost(family, count * 4, topology).count(),
+        EXPECT_EQ(cost(family, {.kind = kind, .bytes = count * 4}, topology).count(),
                   simulated(kind, algorithm, count, topology).count())
             << family.name << ", size " << size << ", " << ranks_per_host << " ranks a host, "
             << count << " elements";
@@ -73,12 +76,11 @@ TEST_P(EveryFamily, CostsWhatTheSimulatorTakes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cost, EveryFamily,
-                         ::testing::Values(Case{CallKind::kAllReduce, 0},
-                                           Case{CallKind::kAllReduce, 1},
-                                           Case{CallKind::kAllReduce, 2},
-                                           Case{CallKind::kBroadcast, 0},
-                                           Case{CallKind::kBarrier, 0}));
+INSTANTIATE_TEST_SUITE_P(
+    Cost, EveryFamily,
+    ::testing::Values(Case{CallKind::kAllReduce, 0}, Case{CallKind::kAllReduce, 1},
+                      Case{CallKind::kAllReduce, 2}, Case{CallKind::kBroadcast, 0},
+                      Case{CallKind::kAllToAll, 0}, Case{CallKind::kBarrier, 0}));
 
 // alpha = 10 us, beta = 1 ns a byte, gamma = 0.5 ns a byte.
 constexpr Link kLink{microseconds(10), 1e9};
@@ -88,14 +90,18 @@ Topology textbook(int ranks) {
 }
 constexpr double kAlpha = 10e-6, kBeta = 1e-9, kGamma = 0.5e-9;
 
+Duration all_reduce_cost(const Algorithm& family, std::size_t bytes, const Topology& topology) {
+  return cost(family, {.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
+}
+
 // 200: too many steps to walk through all; ranks are alike, so one speaks for all.
 TEST(Cost, OfTheRingIsTheTextbooks) {
   for (const int p : {2, 8, 64, 200}) {
     const double n = p * 10'000;
     const double expected = 2 * (p - 1) * (kAlpha + n / p * kBeta) + (p - 1) * n / p * kGamma;
-    EXPECT_NEAR(
-        to_seconds(cost(all_reduce_algorithms()[1], static_cast<std::size_t>(n), textbook(p))),
-        expected, 1e-9 * p)
+    EXPECT_NEAR(to_seconds(all_reduce_cost(algorithms_of(CallKind::kAllReduce)[1],
+                                           static_cast<std::size_t>(n), textbook(p))),
+                expected, 1e-9 * p)
         << p;
   }
 }
@@ -107,26 +113,27 @@ TEST(Cost, OfHalvingDoublingIsTheTextbooks) {
     for (int q = 1; q < p; q *= 2) ++levels;
     const double expected =
         2 * levels * kAlpha + 2 * (p - 1) * n / p * kBeta + (p - 1) * n / p * kGamma;
-    EXPECT_NEAR(
-        to_seconds(cost(all_reduce_algorithms()[2], static_cast<std::size_t>(n), textbook(p))),
-        expected, 1e-7)
+    EXPECT_NEAR(to_seconds(all_reduce_cost(algorithms_of(CallKind::kAllReduce)[2],
+                                           static_cast<std::size_t>(n), textbook(p))),
+                expected, 1e-7)
         << p;
   }
 }
 
 TEST(Cost, OfOneRankIsNothing) {
-  for (const Algorithm& family : all_reduce_algorithms()) {
-    EXPECT_EQ(cost(family, 1 << 20, textbook(1)), Duration::zero());
+  for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
+    EXPECT_EQ(all_reduce_cost(family, 1 << 20, textbook(1)), Duration::zero());
   }
 }
 
 TEST(Cost, GrowsWithBytesAndLatency) {
-  for (const Algorithm& family : all_reduce_algorithms()) {
+  for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
     for (const int p : {2, 9, 300}) {
-      EXPECT_LT(cost(family, 1'000, textbook(p)), cost(family, 1'000'000, textbook(p)))
+      EXPECT_LT(all_reduce_cost(family, 1'000, textbook(p)),
+                all_reduce_cost(family, 1'000'000, textbook(p)))
           << family.name;
-      EXPECT_LT(cost(family, 1'000, textbook(p)),
-                cost(family, 1'000, Topology::uniform(p, {microseconds(30), 1e9})))
+      EXPECT_LT(all_reduce_cost(family, 1'000, textbook(p)),
+                all_reduce_cost(family, 1'000, Topology::uniform(p, {microseconds(30), 1e9})))
           << family.name;
     }
   }
@@ -135,15 +142,15 @@ TEST(Cost, GrowsWithBytesAndLatency) {
 // The longest exchanges of halving-doubling are with the nearest ranks, so within hosts.
 TEST(Cost, OfHalvingDoublingIsLowerWhereNeighboursShareAHost) {
   const TopologyCosts costs{.between = {microseconds(20), 1e8}};
-  const Algorithm& family = all_reduce_algorithms()[2];
-  EXPECT_LT(cost(family, 1 << 20, Topology::hosts({0, 0, 0, 0, 1, 1, 1, 1}, costs)),
-            cost(family, 1 << 20, Topology::hosts({0, 1, 0, 1, 0, 1, 0, 1}, costs)));
+  const Algorithm& family = algorithms_of(CallKind::kAllReduce)[2];
+  EXPECT_LT(all_reduce_cost(family, 1 << 20, Topology::hosts({0, 0, 0, 0, 1, 1, 1, 1}, costs)),
+            all_reduce_cost(family, 1 << 20, Topology::hosts({0, 1, 0, 1, 0, 1, 0, 1}, costs)));
 }
 
 // Two thousand ranks are priced without storing a ring of them.
 TEST(Cost, OfManyRanksIsFoundQuickly) {
-  for (const Algorithm& family : all_reduce_algorithms()) {
-    EXPECT_GT(cost(family, 1 << 20, textbook(2048)), microseconds(20)) << family.name;
+  for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
+    EXPECT_GT(all_reduce_cost(family, 1 << 20, textbook(2048)), microseconds(20)) << family.name;
   }
 }
 

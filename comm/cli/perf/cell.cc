@@ -7,8 +7,6 @@ Extent extent(const Cell& cell, int ranks) {
   return {cell.count, cell.count};
 }
 
-bool reduces(CallKind kind) noexcept { return kind == CallKind::kAllReduce; }
-
 bool has_blocks(CallKind kind) noexcept {
   (void)kind;
   return false;

@@ -40,7 +40,6 @@ struct Extent {
 };
 Extent extent(const Cell& cell, int ranks);
 
-bool reduces(CallKind kind) noexcept;
 // The buffer has one block for each rank: its count is a multiple of the number of ranks.
 bool has_blocks(CallKind kind) noexcept;
 

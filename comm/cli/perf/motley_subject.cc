@@ -28,6 +28,8 @@ Subject::Call MotleySubject::prepare(const Cell& cell, ConstView in, View out) {
       return [&comm, out, root = cell.root] { comm.broadcast(out, root).wait(); };
     case CallKind::kBarrier:
       return [&comm] { comm.barrier().wait(); };
+    default:  // no command line names it
+      break;
   }
   return {};
 }

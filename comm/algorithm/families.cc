@@ -1,0 +1,36 @@
+#include "comm/algorithm/families.h"
+
+#include <array>
+
+namespace motley {
+namespace {
+
+std::vector<Algorithm> list_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::kAllReduce:
+      return {{"direct", direct_all_reduce},
+              {"ring", ring_all_reduce},
+              {"halving_doubling", halving_doubling_all_reduce}};
+    case CallKind::kBroadcast:
+      return {{"tree", tree_broadcast}};
+    case CallKind::kAllToAll:
+      return {{"direct", direct_all_to_all}};
+    case CallKind::kBarrier:
+      return {{"dissemination", dissemination_barrier}};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+const std::vector<Algorithm>& algorithms_of(CallKind kind) {
+  static const auto lists = [] {
+    std::array<std::vector<Algorithm>, kCallKinds> all;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = list_of(static_cast<CallKind>(i));
+    return all;
+  }();
+  return lists[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace motley
