@@ -3,17 +3,15 @@
 #pragma once
 
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
 
 #include "comm/error.h"
+#include "test/support/fuzz.h"
 #include "wide/reader.h"
 
 namespace motley::wide {
 
-inline void require(bool holds) {
-  if (!holds) std::abort();
-}
+using test::require;
 
 inline void check_parse(std::string_view text, const ReadOptions& options) {
   try {
