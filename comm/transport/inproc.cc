@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "comm/transport/matcher.h"
+#include "comm/transport/matched_transport.h"
 
 namespace motley {
 
@@ -36,7 +36,7 @@ struct InprocNetwork::Mailbox {
   }
 };
 
-class InprocNetwork::Seat : public Transport {
+class InprocNetwork::Seat : public MatchedTransport {
  public:
   Seat(InprocNetwork& network, int rank) : network_(network), rank_(rank) {}
 
@@ -53,10 +53,6 @@ class InprocNetwork::Seat : public Transport {
       return false;
     }
     return true;
-  }
-
-  void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {
-    matcher_.post(from, tag, sink, cookie);
   }
 
   bool poll() override {
@@ -84,8 +80,6 @@ class InprocNetwork::Seat : public Transport {
     std::erase_if(blocked_, [&](const Blocked& send) { return send.sink == &sink; });
     matcher_.cancel(sink, call);
   }
-
-  void retire_before(const GroupTag& tag) noexcept override { matcher_.retire_before(tag); }
 
   void report_lost(int peer, const std::string& why) noexcept override {
     Mailbox& box = mailbox(rank_);
@@ -190,7 +184,6 @@ class InprocNetwork::Seat : public Transport {
 
   InprocNetwork& network_;
   int rank_;
-  Matcher matcher_;
   std::deque<Blocked> blocked_;
   std::vector<Mailbox::Message> mail_;
   std::vector<std::pair<int, std::string>> lost_;

@@ -16,6 +16,8 @@ bool same_lane(const Tag& a, const Tag& b) noexcept {
 
 }  // namespace
 
+void Sink::disagreed(int, const Tag&, const Fingerprint&) {}
+
 void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
   Peer& peer = peers_[from];
   peer.receives.push_back({tag, &sink, cookie});
@@ -24,6 +26,10 @@ void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
 
 void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
   if (stale(tag.call)) return;
+  if (tag.piece == Tag::kNotice) {
+    if (notices_ != nullptr) notices_->received(static_cast<std::uint32_t>(from), tag, data);
+    return;
+  }
   Peer& peer = peers_[from];
   const auto same = [&](const auto& other) { return same_lane(other.tag, tag); };
   // A message kept earlier in the same lane goes first.
@@ -36,6 +42,7 @@ void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
       return;
     }
   }
+  if (foreign(from, tag)) return;
   std::vector<std::byte> copy;
   if (!spare_.empty()) {
     copy = std::move(spare_.back());
@@ -91,8 +98,48 @@ void Matcher::mark_ready(int rank, Peer& peer) {
   ready_.push_back(rank);
 }
 
+// Looks whether a message that nobody has asked for so far belongs to another call than ours of the
+// same number, and says so.
+bool Matcher::foreign(int from, const Tag& tag) {
+  for (const Open& each : open_) {
+    if (each.call != tag.call) continue;
+    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return false;
+    each.sink->disagreed(from, tag, each.fingerprint);
+    return true;
+  }
+  for (const Open& each : done_) {
+    if (each.sink == nullptr || each.call != tag.call) continue;
+    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return false;
+    if (notices_ != nullptr) notices_->disagreed(from, tag, each.fingerprint);
+    return true;
+  }
+  return false;
+}
+
+void Matcher::open(Sink& sink, const CallId& call, const Fingerprint& fingerprint) {
+  open_.push_back({call, fingerprint, &sink});
+  for (const auto& [rank, peer] : peers_) {
+    for (const Message& message : peer.messages) {
+      if (message.tag.call != call) continue;
+      if (may_be_one_call(message.tag.fingerprint, fingerprint)) continue;
+      return sink.disagreed(rank, message.tag, fingerprint);
+    }
+  }
+}
+
+void Matcher::close(const CallId& call) noexcept {
+  const auto found =
+      std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.call == call; });
+  if (found == open_.end()) return;
+  done_[next_done_++ % kDone] = *found;
+  *found = open_.back();
+  open_.pop_back();
+}
+
 void Matcher::cancel(Sink& sink, const CallId& call) noexcept {
-  for (auto& [rank, peer] : peers_) {
+  std::erase_if(open_, [&](const Open& o) { return o.sink == &sink; });
+  for (auto& entry : peers_) {
+    Peer& peer = entry.second;
     std::erase_if(peer.receives, [&](const Receive& r) { return r.sink == &sink; });
     std::erase_if(peer.messages, [&](const Message& m) {
       if (m.tag.call != call) return false;
@@ -107,7 +154,8 @@ void Matcher::cancel(Sink& sink, const CallId& call) noexcept {
 
 void Matcher::retire_before(const GroupTag& tag) noexcept {
   retired_before_ = std::max(retired_before_, tag);
-  for (auto& [rank, peer] : peers_) {
+  for (auto& entry : peers_) {
+    Peer& peer = entry.second;
     std::erase_if(peer.messages, [&](const Message& m) {
       if (!stale(m.tag.call)) return false;
       peer.kept_bytes -= m.data.size();

@@ -5,6 +5,7 @@
 // calls and stale groups are dropped. One thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -27,6 +28,10 @@ class Matcher {
   // Whether deliver() may find something.
   bool ready() const noexcept { return !ready_.empty(); }
 
+  // See Transport.
+  void open(Sink& sink, const CallId& call, const Fingerprint& fingerprint);
+  void close(const CallId& call) noexcept;
+  void listen(Sink& notices) noexcept { notices_ = &notices; }
   void cancel(Sink& sink, const CallId& call) noexcept;
   void retire_before(const GroupTag& tag) noexcept;
   // Receives from `peer`, posted now or later, fail with kPeerLost, `why` and the rank to blame:
@@ -57,12 +62,24 @@ class Matcher {
     std::optional<Error> lost;
   };
 
+  struct Open {  // a call under way
+    CallId call;
+    Fingerprint fingerprint;
+    Sink* sink;
+  };
+  static constexpr std::size_t kDone = 64;
+
   bool stale(const CallId& call) const noexcept;
   bool deliver_one(Peer& peer);
+  bool foreign(int from, const Tag& tag);
   void mark_ready(int rank, Peer& peer);
 
   std::unordered_map<int, Peer> peers_;
   std::vector<int> ready_;
+  std::vector<Open> open_;
+  std::array<Open, kDone> done_{};  // the calls last closed, round and round; without a sink: none
+  std::size_t next_done_ = 0;
+  Sink* notices_ = nullptr;
   GroupTag retired_before_;                    // of controller-formed groups
   std::deque<CallId> closed_;                  // the last cancelled calls
   std::vector<std::vector<std::byte>> spare_;  // buffers to use again

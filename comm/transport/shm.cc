@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "comm/transport/factory.h"
-#include "comm/transport/matcher.h"
+#include "comm/transport/loss_news.h"
+#include "comm/transport/matched_transport.h"
 #include "comm/transport/rendezvous.h"
 #include "comm/transport/shm_segment.h"
 
@@ -34,7 +34,7 @@ std::size_t payload_bytes(const Options& options) {
          kCacheLine;
 }
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public MatchedTransport {
  public:
   ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others)
       : rank_(setup.rank),
@@ -70,13 +70,9 @@ class ShmTransport final : public Transport {
     return false;
   }
 
-  void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {
-    matcher_.post(from, tag, sink, cookie);
-  }
-
   bool poll() override {
     const bool moved_in = take_messages();
-    const bool news = has_news_.load(std::memory_order_acquire) && take_news();
+    const bool news = news_.any() && take_news();
     const bool moved_out = retry_sends();
     return matcher_.deliver() || moved_in || news || moved_out;
   }
@@ -94,14 +90,8 @@ class ShmTransport final : public Transport {
     matcher_.cancel(sink, call);
   }
 
-  void retire_before(const GroupTag& tag) noexcept override { matcher_.retire_before(tag); }
-
   void report_lost(int lost, const std::string& why) noexcept override {
-    {
-      const std::lock_guard lock(mutex_);
-      news_.emplace_back(lost, why);
-    }
-    has_news_.store(true, std::memory_order_release);
+    news_.add(lost, why);
     wake();
   }
 
@@ -140,12 +130,9 @@ class ShmTransport final : public Transport {
   ShmSegment inbox_;
   std::vector<ShmSegment> others_;  // by rank, without our own
   std::vector<Peer> peers_;
-  Matcher matcher_;
 
   std::atomic<bool> woken_{false};
-  std::atomic<bool> has_news_{false};
-  std::mutex mutex_;  // guards news_
-  std::vector<std::pair<int, std::string>> news_;
+  LossNews news_;
 };
 
 bool ShmTransport::send(Peer& receiver, const Tag& tag, ConstBytes data) noexcept {
@@ -185,12 +172,7 @@ bool ShmTransport::take_messages(Peer& sender) {
 
 // What the dead sent before is still handed over.
 bool ShmTransport::take_news() {
-  std::vector<std::pair<int, std::string>> news;
-  {
-    const std::lock_guard lock(mutex_);
-    has_news_.store(false, std::memory_order_relaxed);
-    std::swap(news, news_);
-  }
+  const std::vector<LossNews::Loss> news = news_.take();
   for (const auto& [lost, why] : news) {
     if (lost < 0 || lost >= size() || lost == rank_) continue;
     while (take_messages(peer(lost))) {

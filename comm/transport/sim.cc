@@ -79,6 +79,11 @@ class SimNetwork::Seat final : public Transport {
   void wake() noexcept override { network_.touch(rank_); }
 
   void cancel(Sink& sink, const CallId& call) noexcept override { matcher().cancel(sink, call); }
+  void open(Sink& sink, const CallId& call, const Fingerprint& fingerprint) override {
+    matcher().open(sink, call, fingerprint);
+  }
+  void close(const CallId& call) noexcept override { matcher().close(call); }
+  void listen(Sink& notices) noexcept override { matcher().listen(notices); }
   void retire_before(const GroupTag& tag) noexcept override { matcher().retire_before(tag); }
 
   void report_lost(int peer, const std::string& why) noexcept override {

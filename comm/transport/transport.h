@@ -46,8 +46,17 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
+// Whether messages with these may belong to one call. Where blocks vary, each has a count of its
+// own.
+inline bool may_be_one_call(Fingerprint a, const Fingerprint& b) noexcept {
+  if (a.kind == b.kind && varies(a.kind)) a.count = b.count;
+  return a == b;
+}
+
 // Header of a message. A call is cut into pieces that run the same schedule independently.
 struct Tag {
+  static constexpr std::uint32_t kNotice = ~std::uint32_t{0};  // a piece: about the call, not of it
+
   CallId call;
   std::uint32_t piece = 0;
   Fingerprint fingerprint;
@@ -63,6 +72,9 @@ class Sink {
   virtual void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) = 0;
   // The operation will not complete.
   virtual void failed(std::uint32_t cookie, const Error& error) = 0;
+  // Rank `from` sent a message of the call that the sink runs, but with another fingerprint. Told
+  // also of messages that nobody has asked for; those that were asked for are received() as well.
+  virtual void disagreed(int from, const Tag& theirs, const Fingerprint& ours);
 
  protected:
   ~Sink() = default;
@@ -87,6 +99,15 @@ class Transport {
   // never from inside this call.
   virtual void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) = 0;
 
+  // `sink` runs `call` from now on, until cancel() or close(): see Sink::disagreed().
+  virtual void open(Sink& sink, const CallId& call, const Fingerprint& fingerprint) = 0;
+  // `call` is complete here: no more messages of it are due.
+  virtual void close(const CallId& call) noexcept = 0;
+  // Messages with the piece Tag::kNotice are received() by `notices` without being asked for, their
+  // sender as the cookie. It is disagreed() with by those that come for one of the calls last
+  // closed and have another fingerprint than that.
+  virtual void listen(Sink& notices) noexcept = 0;
+
   // Moves what can be moved without waiting. True if anything was.
   virtual bool poll() = 0;
   // Waits until something may have arrived, wake() was called or `until` has passed. May return
@@ -101,6 +122,10 @@ class Transport {
   // Messages of controller-formed groups with an earlier tag are stale from now on: they are
   // dropped.
   virtual void retire_before(const GroupTag& tag) noexcept = 0;
+
+  // Messages refused so far because their sender does not hold the job's token or speaks otherwise;
+  // any thread.
+  virtual std::uint64_t refused() const noexcept { return 0; }
 
   // `peer` is dead: operations with it fail with kPeerLost and `why`, now and in future.
   virtual void report_lost(int peer, const std::string& why) noexcept = 0;

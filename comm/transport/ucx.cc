@@ -12,14 +12,15 @@
 #include <array>
 #include <atomic>
 #include <cassert>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "comm/control/wake.h"
 #include "comm/transport/factory.h"
-#include "comm/transport/matcher.h"
+#include "comm/transport/loss_news.h"
+#include "comm/transport/matched_transport.h"
 #include "comm/transport/rendezvous.h"
+#include "comm/transport/seal.h"
 #include "comm/transport/ucx_header.h"
 #include "comm/transport/ucx_peer.h"
 #include "comm/transport/ucx_worker.h"
@@ -39,7 +40,7 @@ constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's o
 // What a message counts against the window.
 std::uint64_t cost(std::size_t size) noexcept { return UcxHeader::kBytes + size; }
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public MatchedTransport {
  public:
   explicit UcxTransport(const TransportSetup& setup)
       : rank_(setup.rank),
@@ -74,27 +75,17 @@ class UcxTransport final : public Transport {
     receiver.queue.push_back({tag, data, &sink, cookie});
     return false;
   }
-  void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {
-    matcher_.post(from, tag, sink, cookie);
-  }
-
   bool poll() override;
   void wait(TimePoint until) override;
   void wake() noexcept override { bell_.signal(); }
 
   void cancel(Sink& sink, const CallId& call) noexcept override {
-    for (Peer& it : peers_) {
-      std::erase_if(it.queue, [&](const UcxPeer::Queued& send) { return send.sink == &sink; });
-    }
+    for (Peer& it : peers_) it.forget(sink);
     matcher_.cancel(sink, call);
   }
-  void retire_before(const GroupTag& tag) noexcept override { matcher_.retire_before(tag); }
+  std::uint64_t refused() const noexcept override { return refused_; }
   void report_lost(int lost, const std::string& why) noexcept override {
-    {
-      const std::lock_guard lock(mutex_);
-      news_.emplace_back(lost, why);
-    }
-    has_news_.store(true, std::memory_order_release);
+    news_.add(lost, why);
     wake();
   }
 
@@ -125,15 +116,13 @@ class UcxTransport final : public Transport {
   const std::size_t max_message_bytes_;
   const std::uint64_t window_;
   std::uint64_t session_ = 0;
+  std::atomic<std::uint64_t> refused_{0};
   std::vector<Peer> peers_;
-  Matcher matcher_;
   int idle_polls_ = 0;
   bool closing_ = false;  // nothing is handed over any more
 
   Wake bell_;
-  std::atomic<bool> has_news_{false};
-  std::mutex mutex_;  // guards news_
-  std::vector<std::pair<int, std::string>> news_;
+  LossNews news_;
 
   UcxWorker worker_;  // calls us back until it is gone, so it goes first
 };
@@ -150,6 +139,7 @@ bool UcxTransport::send(int to, const Tag& tag, ConstBytes data) {
 
 void UcxTransport::send(int to, UcxHeader header, ConstBytes data) {
   header.session = peer(to).session;
+  header.seal = peer(to).seal_out;
   header.from = static_cast<std::uint32_t>(rank_);
   std::array<std::byte, UcxHeader::kBytes> bytes;
   header.write(bytes.data());
@@ -185,7 +175,11 @@ void UcxTransport::give_credit(int from) {
 
 void UcxTransport::take(ConstBytes message) {
   const auto header = UcxHeader::read(message);
-  if (!header || header->session != session_ || header->from >= peers_.size()) return;
+  if (!header || header->session != session_ || header->from >= peers_.size() ||
+      !peers_[header->from].joined || !same_seal(header->seal, peers_[header->from].seal_in)) {
+    ++refused_;
+    return;
+  }
   Peer& sender = peers_[header->from];
   if (sender.lost || closing_) return;
   switch (header->kind) {
@@ -235,7 +229,7 @@ void UcxTransport::arrived(int from, const Tag& tag, ConstBytes data) {
 bool UcxTransport::poll() {
   bool moved = false;
   for (int i = 0; i < kSteps && worker_.progress(); ++i) moved = true;
-  if (has_news_.load(std::memory_order_acquire)) moved |= take_news();
+  if (news_.any()) moved |= take_news();
   for (int to = 0; to < size(); ++to) moved |= retry_sends(to);
   moved |= matcher_.deliver();
   for (int from = 0; from < size(); ++from) give_credit(from);
@@ -244,12 +238,7 @@ bool UcxTransport::poll() {
 }
 
 bool UcxTransport::take_news() {
-  std::vector<std::pair<int, std::string>> news;
-  {
-    const std::lock_guard lock(mutex_);
-    has_news_.store(false, std::memory_order_relaxed);
-    std::swap(news, news_);
-  }
+  const std::vector<LossNews::Loss> news = news_.take();
   for (const auto& [lost, why] : news) {
     if (lost < 0 || lost >= size() || !peer(lost).joined || peer(lost).lost) continue;
     lose(lost, why);
@@ -290,12 +279,15 @@ void UcxTransport::sleep(TimePoint until) {
 // A connection is made by both sides' progress, so a rank whose own connections work goes on until
 // everyone's do.
 void UcxTransport::connect(const TransportSetup& setup) {
+  const Sealer sealer(setup.options.token);
   const std::string mine = fmt::format("{:016x}", session_) + worker_.address();
   const std::vector<std::string> all = exchange(setup, "ucx/address", mine);
   for (int to = 0; to < size(); ++to) {
     if (!peer(to).joined) continue;
     const std::string& text = all[static_cast<std::size_t>(to)];
     peer(to).session = std::stoull(text.substr(0, 16), nullptr, 16);
+    peer(to).seal_out = sealer.seal(peer(to).session, rank_);
+    peer(to).seal_in = sealer.seal(session_, to);
     worker_.connect(to, text.substr(16));
     send(to, {.kind = UcxHeader::Kind::kHello}, {});
   }
@@ -370,7 +362,7 @@ std::uint64_t UcxTransport::first_culprit() const noexcept {
 UcxTransport::~UcxTransport() {
   closing_ = true;
   try {
-    if (has_news_) take_news();
+    if (news_.any()) take_news();
     const std::uint64_t culprit = first_culprit();
     for (int to = 0; to < size(); ++to) {
       if (!peer(to).joined || peer(to).lost) continue;
@@ -381,7 +373,7 @@ UcxTransport::~UcxTransport() {
     const auto leaving = [&] { return worker_.sending() || !unflushed().empty(); };
     while (leaving() && !late(worker_.sending() ? kCloseTime : kFlushTime)) {
       const bool moved = worker_.progress();
-      if (has_news_) take_news();
+      if (news_.any()) take_news();
       if (!moved) sleep(Clock::real().now() + kConnectSleep);
     }
   } catch (const std::exception&) {  // memory ran out: close without farewell

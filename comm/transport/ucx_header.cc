@@ -35,6 +35,7 @@ class Reader {
 // The one list of fields, for writing and reading alike.
 template <class Header, class Action>
 void each_field(Header& h, const Action& action) noexcept {
+  action(h.seal);
   action(h.session);
   action(h.sequence);
   action(h.from);

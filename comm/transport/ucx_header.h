@@ -17,8 +17,9 @@ struct UcxHeader {
     kCredit,  // `sequence` bytes, in total, have been taken by the receiver
     kBye,     // the sender closes its transport, as it lost rank `sequence` - 1, unless 0
   };
-  static constexpr std::size_t kBytes = 72;
+  static constexpr std::size_t kBytes = 80;
 
+  std::uint64_t seal = 0;      // of the receiver's session and the sender's rank: see seal.h
   std::uint64_t session = 0;   // of the receiver: what was meant for an earlier one is dropped
   std::uint64_t sequence = 0;  // of data between two ranks, from 0
   std::uint32_t from = 0;      // rank

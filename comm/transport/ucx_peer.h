@@ -23,8 +23,10 @@ struct UcxPeer {
     std::vector<std::byte> data;
   };
 
-  bool joined = false;        // is another rank, and among those that the transport joins
-  std::uint64_t session = 0;  // its
+  bool joined = false;         // is another rank, and among those that the transport joins
+  std::uint64_t seal_out = 0;  // of messages to it
+  std::uint64_t seal_in = 0;   // of messages from it
+  std::uint64_t session = 0;   // its
   bool greeted = false;
   bool ready = false;
   bool left = false;  // it closed its transport,
@@ -38,6 +40,10 @@ struct UcxPeer {
   std::map<std::uint64_t, Early> early;
   std::uint64_t arrived_bytes = 0;   // from it
   std::uint64_t credited_bytes = 0;  // what we last told it
+
+  void forget(const Sink& sink) noexcept {
+    std::erase_if(queue, [&](const Queued& send) { return send.sink == &sink; });
+  }
 };
 
 }  // namespace motley

@@ -1,4 +1,5 @@
 // Messages of the control plane: what is decoded is encoded to the same bytes again.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

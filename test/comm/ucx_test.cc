@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/transport/seal.h"
 #include "comm/transport/ucx_header.h"
+#include "comm/transport/ucx_worker.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/transports.h"
 
@@ -14,7 +16,8 @@ namespace {
 using Kind = UcxHeader::Kind;
 
 UcxHeader some_header() {
-  return {.session = 0x0102030405060708,
+  return {.seal = 0x1718191a1b1c1d1e,
+          .session = 0x0102030405060708,
           .sequence = 0xfffefdfcfbfaf9f8,
           .from = 0xa1a2a3a4,
           .kind = Kind::kCredit,
@@ -34,9 +37,10 @@ TEST(UcxHeader, ReadsWhatItWrote) {
   const UcxHeader header = some_header();
   std::array<std::byte, UcxHeader::kBytes> bytes;
   header.write(bytes.data());
-  EXPECT_EQ(bytes[0], std::byte{8}) << "little-endian";
+  EXPECT_EQ(bytes[0], std::byte{0x1e}) << "little-endian";
   const auto read = UcxHeader::read(bytes);
   ASSERT_TRUE(read);
+  EXPECT_EQ(read->seal, header.seal);
   EXPECT_EQ(read->session, header.session);
   EXPECT_EQ(read->sequence, header.sequence);
   EXPECT_EQ(read->from, header.from);
@@ -72,8 +76,10 @@ TEST(UcxHeader, RefusesWhatNoHeaderSays) {
   EXPECT_EQ(refused, (256 - 5) + (256 - kCallKinds) + (256 - 8) + (256 - 5)) << "four enumerations";
 }
 
-std::unique_ptr<Transport> join(int rank, int size, Store& store, Duration time = kPatience) {
-  const Options options;
+std::unique_ptr<Transport> join(int rank, int size, Store& store, Duration time = kPatience,
+                                const std::string& token = {}) {
+  Options options;
+  options.token = token;
   return make_ucx_transport({.rank = rank,
                              .size = size,
                              .store = store,
@@ -188,6 +194,56 @@ TEST(Ucx, SurvivesAKilledPeer) {
   ranks.store().set("killed", "yes");
   EXPECT_TRUE(ranks.succeeded(0));
   EXPECT_TRUE(ranks.succeeded(2));
+}
+
+// A stranger knows where rank 0 is and its session, but not the token. Whatever it sends is counted
+// and changes nothing: the message of rank 1, with the same number as the stranger's, arrives.
+TEST(Ucx, RefusesWhoDoesNotHoldTheToken) {
+  MemoryStore store;
+  std::unique_ptr<Transport> rank0;
+  std::thread joining([&] { rank0 = join(0, 2, store, kPatience, "the token"); });
+  const auto rank1 = join(1, 2, store, kPatience, "the token");
+  joining.join();
+  const std::string address = store.get("test/ucx/address/0", Clock::real().now());
+  UcxWorker stranger({.message = {}, .broken = {}}, {});
+  stranger.connect(0, address.substr(16));
+  UcxHeader header{.session = std::stoull(address.substr(0, 16), nullptr, 16), .from = 1};
+  std::uint64_t sent = 0;
+  const auto send = [&](const UcxHeader& forged) {
+    std::array<std::byte, UcxHeader::kBytes> bytes;
+    forged.write(bytes.data());
+    stranger.send(0, bytes, pattern(100, 7));
+    ++sent;
+  };
+  for (const char* token : {"", "another", "the token "}) {
+    header.seal = Sealer(token).seal(header.session, 1);
+    for (const Kind kind : {Kind::kData, Kind::kCredit, Kind::kBye, Kind::kHello}) {
+      header.kind = kind;
+      send(header);
+    }
+  }
+  header.seal = Sealer("the token").seal(header.session, 0);  // of another sender
+  send(header);
+  header.from = 2;  // nobody
+  send(header);
+  header.from = ~0u;
+  send(header);
+  stranger.send(0, pattern(10, 1), {});
+  ++sent;
+
+  NotingSink in, out;
+  const TimePoint deadline = Clock::real().now() + kPatience;
+  while (rank0->refused() < sent && Clock::real().now() < deadline) {
+    stranger.progress();
+    rank0->poll();
+  }
+  EXPECT_EQ(rank0->refused(), sent);
+  EXPECT_EQ(rank1->refused(), 0u);
+  rank0->post_recv(1, tag_of(3), in, 5);
+  rank1->post_send(0, tag_of(3), pattern(100, 3), out, 0);
+  const auto arrived = [&] { return rank1->poll(), !in.receives.empty(); };
+  ASSERT_TRUE(run_until(*rank0, arrived));
+  EXPECT_EQ(in.receives[0].data, pattern(100, 3));
 }
 
 // Destruction is bounded even if the peer is stopped and takes nothing.

@@ -77,11 +77,15 @@ struct NotingSink final : Sink {
   void failed(std::uint32_t cookie, const Error& error) override {
     failures.push_back({cookie, error.code(), error.ranks(), error.what()});
   }
+  void disagreed(int from, const Tag&, const Fingerprint&) override {
+    disagreements.push_back(from);
+  }
   bool untouched() const { return sends.empty() && receives.empty() && failures.empty(); }
 
   std::vector<std::uint32_t> sends;
   std::vector<Received> receives;
   std::vector<Failed> failures;
+  std::vector<int> disagreements;  // with whom
 };
 
 inline Tag tag_of(std::uint32_t call, std::uint32_t piece = 0) {
