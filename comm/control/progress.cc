@@ -47,7 +47,7 @@ bool exists(Enumeration value) noexcept {
 
 // An event of `now` or later has age 0; one that has not happened has none.
 constexpr std::int64_t kNever = -1;
-constexpr std::int64_t kOldest = std::int64_t{1} << 60;  // ns: 36 years
+constexpr std::int64_t kOldest = std::int64_t{1} << 60;  // ns: 36 years; no sum of some overflows
 
 std::int64_t age(TimePoint event, TimePoint now) noexcept {
   return event == TimePoint{} ? kNever : std::max<std::int64_t>(0, (now - event).count());
@@ -72,7 +72,7 @@ void put(std::string& out, const std::optional<CallRecord>& call, TimePoint now)
 TimePoint take_time(Reader& in, TimePoint now) {
   const auto age = in.take<std::int64_t>();
   in.refuse_unless(age >= kNever && age <= kOldest);
-  return age == kNever ? TimePoint{} : now - Duration(age);
+  return !in.ok() || age == kNever ? TimePoint{} : now - Duration(age);
 }
 
 std::optional<CallRecord> take_call(Reader& in, TimePoint now) {
