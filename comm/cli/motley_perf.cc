@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/cli/perf/flags.h"
+#include "comm/cli/perf/model.h"
 #include "comm/cli/perf/motley_subject.h"
 #include "comm/cli/perf/report.h"
 #include "comm/cli/perf/run.h"
@@ -25,11 +26,14 @@
 DEFINE_int32(n, 0, "start so many ranks on this host; 0: be the rank that the environment names");
 DEFINE_string(transport, "",
               "auto, shm, ucx or inproc (threads; with -n); empty: MOTLEY_TRANSPORT");
-DEFINE_string(algorithm, "", "auto or a name (comm/README.md lists them); empty: MOTLEY_ALGORITHM");
+DEFINE_string(algorithm, "",
+              "names (comm/README.md lists them), auto, or all; empty: MOTLEY_ALGORITHM");
 
+DEFINE_bool(explain, false, "say which algorithm each call takes, at what price; measure nothing");
+DEFINE_bool(model, false, "measure every algorithm and say how well the cost model tells them");
 DEFINE_bool(versus, false, "compare with Open MPI, MPICH and Gloo in turns, where they are there");
-DEFINE_string(ranks, "2,4,8", "with --versus: numbers of ranks");
-DEFINE_int32(rounds, 3, "with --versus: turns of each library");
+DEFINE_string(ranks, "2,4,8", "with --versus and --model: numbers of ranks");
+DEFINE_int32(rounds, 3, "with --versus and --model: how often each is run");
 DEFINE_string(peers, "", "with --versus: folder of the peers' programs; empty: as built");
 
 namespace motley::perf {
@@ -42,8 +46,22 @@ constexpr const char* kUsage =
     "  motley-perf --versus --cap 0.5         beside Open MPI, MPICH and Gloo, with ratios\n"
     "Exit codes: 0, 1 when a call failed or a result was wrong, 2 for a wrong value of a flag.";
 
+// One table for each collective and size.
+void explain_cells(Communicator& comm, Plan plan) {
+  const MotleySubject subject(comm);
+  plan.places.resize(1);
+  plan.buffers.resize(1);
+  plan.algorithms = {"auto"};
+  if (comm.rank() != 0) return;
+  for (const Cell& cell : cells(plan, comm.size())) fmt::print("{}\n", subject.explanation(cell));
+}
+
 // Returns the number of cells with wrong elements, as rank 0 knows it.
 int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags) {
+  if (FLAGS_explain) {
+    explain_cells(comm, plan);
+    return 0;
+  }
   MotleySubject subject(comm);
   if (comm.rank() != 0) {
     run(subject, plan, comm.clock(), nullptr);
@@ -62,21 +80,35 @@ int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags)
 
 std::filesystem::path path_of_self() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
+void check_rounds() {
+  if (FLAGS_rounds >= 1) return;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("motley-perf: --rounds is {}. Use 1 or more.", FLAGS_rounds));
+}
+
+int run_model() {
+  const Plan plan = plan_from_flags();
+  check_rounds();
+  model(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
+               .rounds = FLAGS_rounds,
+               .self = path_of_self().string(),
+               .transport = FLAGS_transport});
+  return 0;
+}
+
 // All of what Motley is asked to be compared in, unless flags say otherwise.
 void set_versus_defaults() {
   const auto set = [](const char* flag, const char* value) {
     gflags::SetCommandLineOptionWithMode(flag, value, gflags::SET_FLAGS_DEFAULT);
   };
   set("e", "256M");
+  set("collectives", "all_reduce,all_to_all");
 }
 
 int run_versus() {
   set_versus_defaults();
   const Plan plan = plan_from_flags();
-  if (FLAGS_rounds < 1) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("motley-perf: --rounds is {}. Use 1 or more.", FLAGS_rounds));
-  }
+  check_rounds();
   const std::filesystem::path self = path_of_self();
   const auto as_built = self.parent_path().parent_path() / "test/bench/peer";
   versus(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
@@ -110,9 +142,11 @@ int run_main(int argc, char** argv) {
   parse_command_line(argc, argv, kUsage);  // which moves the words about
   const std::string flags = fmt::format("{}", fmt::join(arguments, " "));
   if (FLAGS_versus) return run_versus();
-  const Plan plan = plan_from_flags();
+  if (FLAGS_model) return run_model();
+  Plan plan = plan_from_flags();
   Options options = Options::from_environment();
-  if (!FLAGS_algorithm.empty()) options.algorithm = FLAGS_algorithm;
+  plan.algorithms =
+      parse_algorithms(FLAGS_algorithm.empty() ? options.algorithm : FLAGS_algorithm, plan.kinds);
   if (!FLAGS_transport.empty()) options.transport = FLAGS_transport;
   if (FLAGS_n > 0 && options.size > 1 && FLAGS_n != options.size) {
     throw Error(

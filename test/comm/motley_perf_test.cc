@@ -98,6 +98,21 @@ TEST(MotleyPerf, CountsPeersThatAreNotThereAsNotBeaten) {
   EXPECT_GE(lines[1].at("probe_before_ns"), 0);
 }
 
+TEST(MotleyPerf, ExplainsWhichAlgorithmACallTakes) {
+  const auto result = run({"-n", "2", "--explain", "-b", "4", "-e", "4M", "-f", "1048576"});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("all_reduce"), HasSubstr("ring"), HasSubstr("direct"),
+                                HasSubstr(" us")));
+}
+
+TEST(MotleyPerf, SetsPricesBesideWhatEveryAlgorithmTakes) {
+  const auto result =
+      run({"--model", "--ranks", "2", "--rounds", "1", "-b", "4K", "-e", "4K", "--cap", "0.01"});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("  ring "), HasSubstr("of 1 points"),
+                                HasSubstr("median error of a price: ")));
+}
+
 TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
   const struct {
     std::vector<std::string> words;
@@ -107,6 +122,7 @@ TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
                {{"-f", "1"}, "-f"},
                {{"--dtypes", "float31"}, "float31"},
                {{"--collectives", "all_to_some"}, "all_to_some"},
+               {{"--algorithm", "spiral"}, "spiral"},
                {{"--cap", "0"}, "--cap"},
                {{"--samples", "0"}, "--samples"},
                {{"--versus", "--ranks", "2,0"}, "--ranks"},

@@ -1,11 +1,14 @@
 // The parts of motley-perf: which cells a plan has, that what is wrong in a result is counted, and
 // that the timing rule samples as long and as often as it says, on a clock that the test drives.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
+#include "comm/cli/perf/motley_subject.h"
 #include "comm/cli/perf/payload.h"
 #include "comm/cli/perf/plan.h"
 #include "comm/cli/perf/sampling.h"
@@ -59,6 +62,11 @@ TEST(Plan, NamesWhatMayStandWhereANameIsWrong) {
   }
 }
 
+std::string str(const Cell& cell, int rank, int ranks) {
+  return fmt::format("{} by {} of {} {} place, rank {} of {}", name(cell.kind), cell.algorithm,
+                     name(cell.dtype), name(cell.place), rank, ranks);
+}
+
 // Every type and operation: the result of the library is right, and a changed element is not.
 TEST(Payload, CountsWhatIsWrong) {
   for (const int ranks : {1, 3, 8}) {
@@ -76,6 +84,37 @@ TEST(Payload, CountsWhatIsWrong) {
         data[cell.bytes() - 1] ^= std::byte{0x10};
         EXPECT_EQ(wrong(cell, comm.rank(), ranks, view), 2u)
             << name(cell.dtype) << " " << name(cell.op) << " on " << ranks << " ranks";
+      }
+    });
+  }
+}
+
+// Every collective, algorithm, place and type, on ranks that block sizes do not divide by chance:
+// results are right, and a changed element, or two blocks exchanged, is not.
+TEST(Payload, KnowsTheResultOfEveryCollective) {
+  const Plan plan{.kinds = parse_kinds("all"),
+                  .sizes = {24 * 11},
+                  .dtypes = {DType::kFloat32, DType::kInt8},
+                  .places = parse_places("out,in"),
+                  .algorithms = {"all"},
+                  .root = 1};
+  for (const int ranks : {2, 3, 8}) {
+    run_local(ranks, [&](Communicator& comm) {
+      MotleySubject subject(comm);
+      for (const Cell& cell : cells(plan, ranks)) {
+        const Extent size = extent(cell, comm.rank(), ranks);
+        const std::size_t bytes = std::max<std::size_t>(cell.bytes(), 1);
+        std::vector<std::byte> input(bytes), output(bytes, std::byte{0x5a});
+        const View out(output.data(), size.out, cell.dtype);
+        const View in = cell.place == Place::kIn ? out.slice(size.in_place, size.in)
+                                                 : View(input.data(), size.in, cell.dtype);
+        fill(cell, comm.rank(), ranks, in);
+        subject.prepare(cell, in, out)();
+        const std::string what = str(cell, comm.rank(), ranks);
+        EXPECT_EQ(wrong(cell, comm.rank(), ranks, out), 0u) << what;
+        if (size.out == 0) continue;
+        output[size.out * size_bytes(cell.dtype) - 1] ^= std::byte{0x10};
+        EXPECT_EQ(wrong(cell, comm.rank(), ranks, out), 1u) << what;
       }
     });
   }

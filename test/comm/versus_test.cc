@@ -9,6 +9,7 @@
 #include "comm/cli/perf/comparison.h"
 #include "comm/cli/perf/goal.h"
 #include "comm/cli/perf/machine.h"
+#include "comm/cli/perf/model.h"
 
 namespace motley::perf {
 namespace {
@@ -103,6 +104,23 @@ TEST(Goals, MeasureAllocatedBuffersAgainstMemory) {
   comparison.set_limit(2, 64 << 20, 3e-3);
   EXPECT_EQ(judge(goal, comparison).met, 1);
   EXPECT_EQ(judge(half_of(Goal::Against::kLimit), comparison).points, 0) << "private: not run";
+}
+
+// ring and tree take times so like each other that their order is none; direct is slow, and the
+// model takes it for the fastest.
+TEST(Model, IsJudgedByPairsWhoseTimesDiffer) {
+  const std::vector<Priced> wrong = {{"ring", 1.00, 3}, {"tree", 1.05, 2}, {"direct", 4, 1}};
+  const Agreement judged = agreement(wrong, 0.1);
+  EXPECT_EQ(judged.pairs, 2);
+  EXPECT_EQ(judged.right, 0);
+  EXPECT_FALSE(judged.holds());
+  EXPECT_EQ(judged.regret, 4);
+
+  const std::vector<Priced> right = {{"ring", 1.00, 2}, {"tree", 1.05, 1}, {"direct", 4, 3}};
+  EXPECT_TRUE(agreement(right, 0.1).holds());
+  EXPECT_FALSE(agreement(right, 0.01).holds());
+  EXPECT_NEAR(agreement(right, 0.1).regret, 1.05, 1e-12);
+  EXPECT_THAT(errors({{"ring", 4, 3}, {"tree", 1, 1.5}}), ElementsAre(0.25, 0.5));
 }
 
 TEST(Children, AreRunAtOnceAndToldApartByHowTheyEnd) {

@@ -41,62 +41,77 @@ void note(std::vector<std::string>& names, const std::vector<std::string>& more)
   }
 }
 
+std::vector<Goal> everywhere() {
+  const std::vector<CallKind> both = {CallKind::kAllReduce, CallKind::kAllToAll};
+  return {{.what = "no slower than the best peer (5 % for noise), private buffers",
+           .kinds = both,
+           .to = kAny,
+           .at_most = 1.05},
+          {.what = "no slower than the best peer (5 % for noise), allocated buffers",
+           .kinds = both,
+           .to = kAny,
+           .buffers = Buffers::kAllocated,
+           .at_most = 1.05},
+          {.what = "all_to_all against the best peer, allocated buffers",
+           .kinds = {CallKind::kAllToAll},
+           .to = kAny,
+           .buffers = Buffers::kAllocated,
+           .at_most = 0.7},
+          {.what = "16M and more against the memory limit, allocated buffers (1/0.7)",
+           .kinds = both,
+           .from = 16 * kMi,
+           .to = kAny,
+           .buffers = Buffers::kAllocated,
+           .against = Against::kLimit,
+           .at_most = 1 / 0.7}};
+}
+
+std::vector<Goal> on_few_ranks() {
+  const Goal middle{.what = "all_reduce of 64K to 16M in place on 2 ranks against the best peer",
+                    .ranks = 2,
+                    .places = {Place::kIn},
+                    .from = 64 * kKi,
+                    .to = 16 * kMi};
+  Goal middle_private = middle;
+  middle_private.at_most = 0.55;
+  Goal middle_allocated = middle;
+  middle_allocated.what = "the same with allocated buffers";
+  middle_allocated.buffers = Buffers::kAllocated;
+  middle_allocated.at_most = 0.35;
+  return {{.what = "all_reduce of 4 B on 2 ranks against the best peer",
+           .ranks = 2,
+           .to = 4,
+           .at_most = 0.65},
+          middle_private,
+          middle_allocated,
+          {.what = "all_reduce of 64M on 2 ranks against the best peer with its heap kept",
+           .ranks = 2,
+           .from = 64 * kMi,
+           .to = 64 * kMi,
+           .against = Against::kKeptHeap,
+           .at_most = 0.5},
+          {.what = "all_reduce of 64M on 2 ranks against the best peer as users get it",
+           .ranks = 2,
+           .from = 64 * kMi,
+           .to = 64 * kMi,
+           .against = Against::kDefaultHeap,
+           .at_most = 0.05},
+          {.what = "all_reduce of 4 B on 8 ranks, microseconds",
+           .ranks = 8,
+           .to = 4,
+           .against = Against::kMicroseconds,
+           .at_most = 40}};
+}
+
 }  // namespace
 
 const std::vector<Goal>& goals() {
-  static const std::vector<CallKind> reduce = {CallKind::kAllReduce};
-  static const std::vector<Goal> all = {
-      {.what = "no slower than the best peer (5 % for noise), private buffers",
-       .kinds = reduce,
-       .to = kAny,
-       .at_most = 1.05},
-      {.what = "no slower than the best peer (5 % for noise), allocated buffers",
-       .kinds = reduce,
-       .to = kAny,
-       .buffers = Buffers::kAllocated,
-       .at_most = 1.05},
-      {.what = "all_reduce of 4 B on 2 ranks against the best peer",
-       .ranks = 2,
-       .to = 4,
-       .at_most = 0.65},
-      {.what = "all_reduce of 64K to 16M in place on 2 ranks against the best peer, private",
-       .ranks = 2,
-       .places = {Place::kIn},
-       .from = 64 * kKi,
-       .to = 16 * kMi,
-       .at_most = 0.55},
-      {.what = "all_reduce of 64K to 16M in place on 2 ranks against the best peer, allocated",
-       .ranks = 2,
-       .places = {Place::kIn},
-       .from = 64 * kKi,
-       .to = 16 * kMi,
-       .buffers = Buffers::kAllocated,
-       .at_most = 0.35},
-      {.what = "all_reduce of 64M on 2 ranks against the best peer with its heap kept",
-       .ranks = 2,
-       .from = 64 * kMi,
-       .to = 64 * kMi,
-       .against = Against::kKeptHeap,
-       .at_most = 0.5},
-      {.what = "all_reduce of 64M on 2 ranks against the best peer as users get it",
-       .ranks = 2,
-       .from = 64 * kMi,
-       .to = 64 * kMi,
-       .against = Against::kDefaultHeap,
-       .at_most = 0.05},
-      {.what = "all_reduce of 4 B on 8 ranks, microseconds",
-       .ranks = 8,
-       .to = 4,
-       .against = Against::kMicroseconds,
-       .at_most = 40},
-      {.what = "16M and more against the memory limit, allocated (1/0.7)",
-       .kinds = reduce,
-       .from = 16 * kMi,
-       .to = kAny,
-       .buffers = Buffers::kAllocated,
-       .against = Against::kLimit,
-       .at_most = 1 / 0.7},
-  };
+  static const std::vector<Goal> all = [] {
+    std::vector<Goal> result = everywhere();
+    const std::vector<Goal> special = on_few_ranks();
+    result.insert(result.end(), special.begin(), special.end());
+    return result;
+  }();
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Motley as the library that is measured.
 #pragma once
 
+#include "comm/algorithm/choose.h"
 #include "comm/cli/perf/subject.h"
 #include "comm/communicator.h"
 
@@ -18,8 +19,14 @@ class MotleySubject final : public Subject {
   std::unique_ptr<Storage> allocate(std::size_t bytes, Buffers buffers) override;
   Call prepare(const Cell& cell, ConstView in, View out) override;
   std::string algorithm(const Cell& cell) const override;
+  std::optional<double> price(const Cell& cell) const override;
+  // Which algorithm such a call takes, its price, and the others': a table for people.
+  std::string explanation(const Cell& cell) const;
 
  private:
+  Choice choice(const Cell& cell) const;
+  Topology topology() const;
+
   Communicator& comm_;
 };
 

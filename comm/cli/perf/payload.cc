@@ -1,5 +1,6 @@
 #include "comm/cli/perf/payload.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -96,18 +97,28 @@ double as_double(T value) {
   }
 }
 
+// Of a result that begins with element `first` of what is reduced.
 template <class T>
-std::size_t wrong_in(const Cell& cell, int ranks, std::span<const T> out) {
+std::size_t wrong_sums(const Cell& cell, int ranks, std::size_t first, std::span<const T> out) {
   const auto p = static_cast<std::size_t>(period(cell));
   std::vector<Expected<T>> table(p);
   for (std::size_t i = 0; i < p; ++i) table[i] = expected<T>(cell, ranks, i);
   std::size_t wrong = 0;
-  std::size_t place = 0;
+  std::size_t place = first % p;
   for (const T& element : out) {
     const Expected<T>& right = table[place];
     wrong += !(std::fabs(as_double(element) - right.value) <= right.tolerance);
     if (++place == p) place = 0;
   }
+  return wrong;
+}
+
+// The block that rank `source` sent to `target`.
+template <class T>
+std::size_t wrong_copies(int source, int target, std::span<const T> block) {
+  std::size_t wrong = 0;
+  std::size_t i = 0;
+  for (const T& element : block) wrong += as_double(element) != copied(source, target, i++);
   return wrong;
 }
 
@@ -123,27 +134,38 @@ T cast(int value) {
 }  // namespace
 
 void fill(const Cell& cell, int rank, int ranks, View in) {
-  (void)ranks;
+  const std::size_t block = std::max<std::size_t>(block_count(cell, ranks), 1);
   dispatch(in.dtype, [&]<class T>() {
     std::size_t i = 0;
     for (T& element : in.as<T>()) {
-      element = cast<T>(reduces(cell.kind) ? term(cell, rank, i) : copied(rank, 0, i));
+      const int target = takes_blocks(cell.kind) ? static_cast<int>(i / block) : 0;
+      element = cast<T>(reduces(cell.kind) ? term(cell, rank, i) : copied(rank, target, i % block));
       ++i;
     }
   });
 }
 
 std::size_t wrong(const Cell& cell, int rank, int ranks, ConstView out) {
-  (void)rank;
+  const std::size_t block = block_count(cell, ranks);
   std::size_t result = 0;
   dispatch(out.dtype, [&]<class T>() {
+    const std::span<const T> elements = out.as<const T>();
     if (reduces(cell.kind)) {
-      result = wrong_in<T>(cell, ranks, out.as<const T>());
+      const bool scattered = cell.kind == CallKind::kReduceScatter;
+      const std::size_t first = scattered ? static_cast<std::size_t>(rank) * block : 0;
+      result = wrong_sums<T>(cell, ranks, first, elements);
       return;
     }
-    std::size_t i = 0;
-    for (const T& element : out.as<const T>()) {
-      result += as_double(element) != copied(cell.root, 0, i++);
+    const int target = takes_blocks(cell.kind) ? rank : 0;
+    if (!gives_blocks(cell.kind)) {
+      const bool passed_on = cell.kind == CallKind::kSendRecv;
+      result =
+          wrong_copies<T>(passed_on ? (rank + ranks - 1) % ranks : cell.root, target, elements);
+      return;
+    }
+    for (int source = 0; source < ranks && !elements.empty(); ++source) {
+      const std::size_t first = static_cast<std::size_t>(source) * block;
+      result += wrong_copies<T>(source, target, elements.subspan(first, block));
     }
   });
   return result;

@@ -8,12 +8,15 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/algorithm/families.h"
 #include "comm/error.h"
 
 namespace motley::perf {
 namespace {
 
 constexpr std::string_view kUnits = "KMGT";
+constexpr const char* kAuto = "auto";
+constexpr const char* kAll = "all";
 
 [[noreturn]] void reject(const char* flag, std::string_view text, const std::string& use) {
   throw Error(ErrorCode::kInvalid,
@@ -49,8 +52,23 @@ std::vector<T> parse_names(const char* flag, const std::string& text, const std:
 }
 
 bool has_data(CallKind kind) { return kind != CallKind::kBarrier; }
-// A broadcast has one buffer, which is its place.
-bool has_places(CallKind kind) { return has_data(kind) && kind != CallKind::kBroadcast; }
+
+// Where the result of a collective lies that leaves no choice.
+Place only_place(CallKind kind) {
+  return kind == CallKind::kBroadcast || kind == CallKind::kBarrier ? Place::kIn : Place::kOut;
+}
+
+// Those of the algorithms asked for that `kind` has.
+std::vector<std::string> algorithms_for(CallKind kind, const std::vector<std::string>& asked) {
+  std::vector<std::string> names = {kAuto};
+  for (const Algorithm& family : algorithms_of(kind)) names.emplace_back(family.name);
+  if (asked == std::vector<std::string>{kAll}) return names;
+  std::vector<std::string> result;
+  for (const std::string& name : asked) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) result.push_back(name);
+  }
+  return result;
+}
 
 void add_sizes(const Plan& plan, int ranks, Cell cell, std::vector<Cell>& result) {
   std::size_t last = std::numeric_limits<std::size_t>::max();
@@ -67,22 +85,24 @@ void add_sizes(const Plan& plan, int ranks, Cell cell, std::vector<Cell>& result
 
 std::vector<Cell> cells(const Plan& plan, int ranks) {
   std::vector<Cell> result;
+  const auto first_unless = [](bool all, auto values) {
+    if (!all) values.resize(1);
+    return values;
+  };
   for (const CallKind kind : plan.kinds) {
-    const auto first_unless = [](bool all, auto values) {
-      if (!all) values.resize(1);
-      return values;
-    };
-    for (const DType dtype : first_unless(has_data(kind), plan.dtypes)) {
-      for (const ReduceOp op : first_unless(reduces(kind), plan.ops)) {
-        for (const Place place : first_unless(has_places(kind), plan.places)) {
-          for (const Buffers buffers : first_unless(has_data(kind), plan.buffers)) {
-            const Cell cell{.kind = kind,
-                            .dtype = dtype,
-                            .op = op,
-                            .place = has_places(kind) ? place : Place::kIn,
-                            .buffers = buffers,
-                            .root = plan.root};
-            add_sizes(plan, ranks, cell, result);
+    Cell cell{.kind = kind, .place = only_place(kind), .root = plan.root};
+    for (const std::string& algorithm : algorithms_for(kind, plan.algorithms)) {
+      cell.algorithm = algorithm;
+      for (const DType dtype : first_unless(has_data(kind), plan.dtypes)) {
+        cell.dtype = dtype;
+        for (const ReduceOp op : first_unless(reduces(kind), plan.ops)) {
+          cell.op = op;
+          for (const Place place : first_unless(has_places(kind), plan.places)) {
+            if (has_places(kind)) cell.place = place;
+            for (const Buffers buffers : first_unless(has_data(kind), plan.buffers)) {
+              cell.buffers = buffers;
+              add_sizes(plan, ranks, cell, result);
+            }
           }
         }
       }
@@ -123,8 +143,24 @@ std::vector<std::size_t> size_range(std::size_t from, std::size_t to, int factor
 }
 
 std::vector<CallKind> parse_kinds(const std::string& text) {
-  return parse_names<CallKind>("--collectives", text,
-                               {CallKind::kAllReduce, CallKind::kBroadcast, CallKind::kBarrier});
+  return parse_names<CallKind>(
+      "--collectives", text,
+      {CallKind::kAllReduce, CallKind::kAllToAll, CallKind::kBroadcast, CallKind::kBarrier});
+}
+
+std::vector<std::string> parse_algorithms(const std::string& text,
+                                          const std::vector<CallKind>& kinds) {
+  if (text == kAll) return {kAll};
+  const std::vector<std::string> names = split(text);
+  for (const std::string& name : names) {
+    std::vector<std::string> known;
+    for (const CallKind kind : kinds) {
+      for (const std::string& family : algorithms_for(kind, {kAll})) known.push_back(family);
+    }
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    reject("--algorithm", name, fmt::format("all, or one or more of {}", fmt::join(known, ",")));
+  }
+  return names;
 }
 
 std::vector<DType> parse_dtypes(const std::string& text) {

@@ -16,6 +16,7 @@ struct Plan {
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
   std::vector<Place> places = {Place::kIn};
   std::vector<Buffers> buffers = {Buffers::kPrivate};
+  std::vector<std::string> algorithms = {"auto"};  // "all": auto, then every family there is
   int root = 0;
   SamplingRule rule;
 };
@@ -23,7 +24,7 @@ struct Plan {
 // All cells, sizes innermost. A size is rounded up to whole elements, one for each rank at least
 // where the buffer has a block for each; sizes that become equal are measured once. Collectives
 // that reduce nothing ignore the operations; those that have no other place, or no data, ignore
-// the places, the sizes and the types.
+// the places, the sizes and the types. Algorithms that a collective does not have are left out.
 std::vector<Cell> cells(const Plan& plan, int ranks);
 
 // "4", "64K", "16M", "1G": bytes, powers of 1024. Throws kInvalid, naming `flag`.
@@ -37,6 +38,9 @@ std::vector<DType> parse_dtypes(const std::string& text);
 std::vector<ReduceOp> parse_ops(const std::string& text);
 std::vector<Place> parse_places(const std::string& text);
 std::vector<Buffers> parse_buffers(const std::string& text);
+// `kinds`: the collectives one of which must have each name.
+std::vector<std::string> parse_algorithms(const std::string& text,
+                                          const std::vector<CallKind>& kinds);
 // Whole numbers of at least 1.
 std::vector<int> parse_numbers(const char* flag, const std::string& text);
 

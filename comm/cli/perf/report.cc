@@ -57,23 +57,26 @@ std::string row(const Result& result, int ranks) {
 
 nlohmann::json as_json(const Result& result, int ranks) {
   const Cell& cell = result.cell;
-  return {{"line", "cell"},
-          {"collective", name(cell.kind)},
-          {"bytes", cell.bytes()},
-          {"count", cell.count},
-          {"type", name(cell.dtype)},
-          {"op", op_text(cell)},
-          {"place", name(cell.place)},
-          {"buffers", name(cell.buffers)},
-          {"algorithm", result.algorithm},
-          {"time_us", micros(result.timing.time)},
-          {"algbw_gbs", bandwidth(result)},
-          {"busbw_gbs", bandwidth(result) * bus_factor(cell.kind, ranks)},
-          {"wrong", result.wrong},
-          {"p50_us", micros(result.timing.p50)},
-          {"p99_us", micros(result.timing.p99)},
-          {"calls", result.timing.calls},
-          {"samples", result.timing.samples}};
+  nlohmann::json json = {{"line", "cell"},
+                         {"collective", name(cell.kind)},
+                         {"bytes", cell.bytes()},
+                         {"count", cell.count},
+                         {"type", name(cell.dtype)},
+                         {"op", op_text(cell)},
+                         {"place", name(cell.place)},
+                         {"buffers", name(cell.buffers)},
+                         {"algorithm", result.algorithm},
+                         {"asked", cell.algorithm},
+                         {"time_us", micros(result.timing.time)},
+                         {"algbw_gbs", bandwidth(result)},
+                         {"busbw_gbs", bandwidth(result) * bus_factor(cell.kind, ranks)},
+                         {"wrong", result.wrong},
+                         {"p50_us", micros(result.timing.p50)},
+                         {"p99_us", micros(result.timing.p99)},
+                         {"calls", result.timing.calls},
+                         {"samples", result.timing.samples}};
+  if (result.price) json["price_us"] = micros(*result.price);
+  return json;
 }
 
 nlohmann::json as_json(const Heading& heading) {

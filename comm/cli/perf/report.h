@@ -3,12 +3,14 @@
 // The first line of the file is the heading: {"line": "heading", "program", "library", "commit",
 // "ranks", "transport", "flags", "machine": {"processor", "cores", "kernel"}}. Each further one is
 // a cell: {"line": "cell", "collective", "bytes", "count", "type", "op", "place", "buffers",
-// "algorithm", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "p50_us", "p99_us", "calls",
-// "samples"}.
+// "asked", "algorithm", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "p50_us", "p99_us", "calls",
+// "samples"}. "asked" is the algorithm asked for, such as "auto". Our own schedules also have
+// "price_us": what the cost model says that the call takes.
 #pragma once
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "comm/cli/perf/cell.h"
@@ -27,9 +29,10 @@ struct Heading {
 
 struct Result {
   Cell cell;
-  std::string algorithm;
+  std::string algorithm;  // that was used, where the cell asks for any
   Timing timing;
-  std::size_t wrong = 0;  // elements, on the rank that has most
+  std::optional<double> price;  // seconds, as the cost model says
+  std::size_t wrong = 0;        // elements, on the rank that has most
 };
 
 class Report {

@@ -51,15 +51,16 @@ void run_cell(Subject& subject, const Cell& cell, const SamplingRule& rule, cons
               const Pair& buffers, Report* report) {
   const int rank = subject.rank();
   const int ranks = subject.size();
-  const Extent extent = perf::extent(cell, ranks);
+  const Extent extent = perf::extent(cell, rank, ranks);
   const View out = view(*buffers.out, cell, extent.out);
-  const View in = cell.place == Place::kIn ? out : view(*buffers.in, cell, extent.in);
+  const View in = cell.place == Place::kIn ? out.slice(extent.in_place, extent.in)
+                                           : view(*buffers.in, cell, extent.in);
   const Subject::Call call = subject.prepare(cell, in, out);
   if (!call) {
     if (report != nullptr) report->skip(cell, "the library has no such call");
     return;
   }
-  std::ranges::fill(out.bytes(), std::byte{0xa5});
+  std::ranges::fill(out.bytes(), std::byte{0x5a});
   fill(cell, rank, ranks, in);
   call();
   const std::size_t wrong = on_worst_rank(subject, perf::wrong(cell, rank, ranks, out));
@@ -67,8 +68,11 @@ void run_cell(Subject& subject, const Cell& cell, const SamplingRule& rule, cons
   if (cell.place == Place::kIn) std::ranges::fill(in.bytes(), std::byte{});
   const Timing timing = measure(subject, call, rule, clock);
   if (report == nullptr) return;
-  report->add(
-      {.cell = cell, .algorithm = subject.algorithm(cell), .timing = timing, .wrong = wrong});
+  report->add({.cell = cell,
+               .algorithm = subject.algorithm(cell),
+               .timing = timing,
+               .price = subject.price(cell),
+               .wrong = wrong});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,6 +48,8 @@ class Subject {
   virtual Call prepare(const Cell& cell, ConstView in, View out) = 0;
   // The algorithm that such a call uses; "-" if the library does not say.
   virtual std::string algorithm(const Cell& cell) const = 0;
+  // Seconds that the library itself expects such a call to take, if it does.
+  virtual std::optional<double> price(const Cell&) const { return std::nullopt; }
 };
 
 }  // namespace motley::perf

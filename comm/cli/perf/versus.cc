@@ -1,16 +1,15 @@
 #include "comm/cli/perf/versus.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "comm/cli/perf/comparison.h"
 #include "comm/cli/perf/machine.h"
 #include "comm/cli/perf/report.h"
+#include "comm/cli/perf/scratch_folder.h"
 #include "comm/cli/perf/versus_table.h"
 #include "comm/error.h"
 
@@ -20,24 +19,6 @@ namespace {
 constexpr std::size_t kSmall = 64 << 10;        // largest size of the blocks of small ones
 constexpr std::size_t kLimitFrom = 16 << 20;    // smallest size that is held against memory
 constexpr std::size_t kMostCopied = 256 << 20;  // a larger copy is no slower per byte
-
-// A folder for one run, removed with all in it.
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "motley-perf-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw_errno("motley-perf: make a folder " + path_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct Block {
   int ranks = 0;
@@ -122,8 +103,8 @@ class Versus {
   }
 
   void run_competitor(const Block& block, int round, std::size_t competitor) {
-    const Folder folder;
-    const Folder store;
+    const ScratchFolder folder;
+    const ScratchFolder store;
     const std::string json = folder.path() + "/cells.jsonl";
     const double before = exchange_ns();
     const TimePoint start = Clock::real().now();

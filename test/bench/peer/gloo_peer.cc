@@ -13,6 +13,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "comm/error.h"
@@ -105,6 +106,19 @@ class GlooSubject final : public Subject {
         gloo::allreduce(options);
       };
     }
+    if (cell.kind == CallKind::kAllToAll) {
+      // Gloo has no such call in place: what its users would write is a copy first.
+      const bool in_place = cell.place == Place::kIn;
+      if (in_place) spare_ = private_storage(std::max(cell.bytes(), spare_bytes()));
+      T* const sent = in_place ? reinterpret_cast<T*>(spare_->bytes().data()) : from;
+      return [=, this] {
+        if (in_place) std::copy_n(from, cell.count, sent);
+        gloo::AlltoallOptions options(context_);
+        options.setInput(sent, cell.count);
+        options.setOutput(to, cell.count);
+        gloo::alltoall(options);
+      };
+    }
     if (cell.kind == CallKind::kBroadcast) {
       return [=, this] {
         gloo::BroadcastOptions options(context_);
@@ -116,6 +130,9 @@ class GlooSubject final : public Subject {
     return {};
   }
 
+  std::size_t spare_bytes() { return spare_ ? spare_->bytes().size() : 0; }
+
+  std::unique_ptr<Storage> spare_;
   gloo::rendezvous::FileStore store_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
 };

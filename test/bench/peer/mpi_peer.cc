@@ -89,17 +89,41 @@ class MpiSubject final : public Subject {
     if (reduces(cell.kind) && op == MPI_OP_NULL) return {};
     const void* from = cell.place == Place::kIn ? MPI_IN_PLACE : in.data;
     const int count = static_cast<int>(cell.count);
+    const int block = static_cast<int>(block_count(cell, size_));
     switch (cell.kind) {
       case CallKind::kAllReduce:
         return [=] { check(MPI_Allreduce(from, out.data, count, type, op, MPI_COMM_WORLD)); };
+      case CallKind::kReduceScatter:
+        return [=] {
+          check(MPI_Reduce_scatter_block(in.data, out.data, block, type, op, MPI_COMM_WORLD));
+        };
+      case CallKind::kAllGather:
+        return
+            [=] { check(MPI_Allgather(from, block, type, out.data, block, type, MPI_COMM_WORLD)); };
+      case CallKind::kAllToAll:
+        return
+            [=] { check(MPI_Alltoall(from, block, type, out.data, block, type, MPI_COMM_WORLD)); };
+      case CallKind::kReduce:
+        return [=, root = cell.root] {
+          check(MPI_Reduce(in.data, out.data, count, type, op, root, MPI_COMM_WORLD));
+        };
+      case CallKind::kGather:
+        return [=, root = cell.root] {
+          check(MPI_Gather(in.data, block, type, out.data, block, type, root, MPI_COMM_WORLD));
+        };
+      case CallKind::kScatter:
+        return [=, root = cell.root] {
+          check(MPI_Scatter(in.data, block, type, out.data, block, type, root, MPI_COMM_WORLD));
+        };
       case CallKind::kBroadcast:
         return [=, root = cell.root] {
           check(MPI_Bcast(out.data, count, type, root, MPI_COMM_WORLD));
         };
       case CallKind::kBarrier:
         return [] { check(MPI_Barrier(MPI_COMM_WORLD)); };
+      default:
+        return {};
     }
-    return {};
   }
   std::string algorithm(const Cell&) const override { return "-"; }
 
