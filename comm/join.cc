@@ -7,9 +7,12 @@
 #include "comm/bootstrap/connect.h"
 #include "comm/bootstrap/peers.h"
 #include "comm/communicator.h"
+#include "comm/control/peer_probe.h"
 #include "comm/error.h"
+#include "comm/transport/composite.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/inproc.h"
+#include "comm/transport/rendezvous.h"
 
 namespace motley {
 namespace {
@@ -45,7 +48,22 @@ void check_arguments(const Options& options) {
   }
 }
 
-std::unique_ptr<Transport> connect(TransportSetup setup, const std::vector<Peer>& peers) {
+// Ranks of other hosts are asked whether they live while the controller is silent.
+void watch_other_hosts(const TransportSetup& setup, ControlClient& control) {
+  const std::vector<IpAddress> own = resolve(setup.network.address);
+  auto probe = std::make_unique<PeerProbe>(
+      setup.rank, own.at(0), PortRange::parse(setup.options.ports), setup.options.heartbeat);
+  const std::vector<std::string> addresses = exchange(setup, "probe", probe->address());
+  const auto host = [&](int rank) { return setup.hosts[static_cast<std::size_t>(rank)]; };
+  for (int rank = 0; rank < setup.size; ++rank) {
+    if (host(rank) == host(setup.rank)) continue;
+    probe->add(rank, addresses[static_cast<std::size_t>(rank)]);
+  }
+  control.watch_peers(std::move(probe));
+}
+
+std::unique_ptr<Transport> connect(TransportSetup setup, ControlClient& control,
+                                   const std::vector<Peer>& peers) {
   const std::string& wanted = setup.options.transport;
   const std::vector<int> host_of = number_hosts(peers);
   const int hosts = 1 + *std::max_element(host_of.begin(), host_of.end());
@@ -61,10 +79,35 @@ std::unique_ptr<Transport> connect(TransportSetup setup, const std::vector<Peer>
     throw Error(ErrorCode::kInvalid,
                 fmt::format("there is no transport '{}'. Use auto, shm or ucx.", wanted));
   }
-  if (hosts > 1) setup.network = choose_network(setup, peers);
+  if (hosts > 1) {
+    setup.hosts = host_of;
+    setup.network = choose_network(setup, peers);
+    watch_other_hosts(setup, control);
+  }
   const std::string& device = setup.network.device;
-  tell(fmt::format("ucx over {}", device.empty() ? "any network" : device));
-  return make_ucx_transport(setup);
+  tell(fmt::format("{} over {}", wanted == "auto" ? "shm inside and ucx" : "ucx",
+                   device.empty() ? "any network" : device));
+  return wanted == "auto" ? make_composite_transport(setup) : make_ucx_transport(setup);
+}
+
+std::unique_ptr<Transport> meet_and_connect(ControlClient& control, const Options& options,
+                                            Clock& clock, TimePoint deadline) {
+  const std::vector<Peer> peers = meet_peers(control, options, deadline);
+  for (int rank = 0; rank < options.size; ++rank) {
+    const Peer& peer = peers[static_cast<std::size_t>(rank)];
+    const bool here = peer.host == peers[static_cast<std::size_t>(options.rank)].host;
+    if (here && rank != options.rank) control.watch_process(rank, peer.pid);
+  }
+  JoiningStore store(control);
+  return connect({.rank = options.rank,
+                  .size = options.size,
+                  .store = store,
+                  .name = "world",
+                  .clock = clock,
+                  .options = options,
+                  .deadline = deadline,
+                  .check = [&] { control.check_all_live("connecting to the other ranks"); }},
+                 control, peers);
 }
 
 }  // namespace
@@ -75,23 +118,13 @@ Communicator Communicator::join(const Options& options) {
   if (options.size == 1) return Communicator(InprocNetwork::single(), clock, options);
   const TimePoint deadline = clock.now() + options.join_timeout;
   std::unique_ptr<ControlClient> control = connect_to_job(options, clock, deadline);
-  const std::vector<Peer> peers = meet_peers(*control, options, deadline);
-  for (int rank = 0; rank < options.size; ++rank) {
-    const Peer& peer = peers[static_cast<std::size_t>(rank)];
-    const bool here = peer.host == peers[static_cast<std::size_t>(options.rank)].host;
-    if (here && rank != options.rank) control->watch_process(rank, peer.pid);
+  std::unique_ptr<Transport> transport;
+  try {
+    transport = meet_and_connect(*control, options, clock, deadline);
+  } catch (const Error& error) {
+    control->resign(fmt::format("it could not join: {}", error.what()));  // nobody shall wait
+    throw;
   }
-  JoiningStore store(*control);
-  std::unique_ptr<Transport> transport =
-      connect({.rank = options.rank,
-               .size = options.size,
-               .store = store,
-               .name = "world",
-               .clock = clock,
-               .options = options,
-               .deadline = deadline,
-               .check = [&control] { control->check_all_live("connecting to the other ranks"); }},
-              peers);
   Communicator comm(std::move(transport), std::move(control), clock, options);
   comm.barrier({.timeout = options.join_timeout}).wait();
   return comm;

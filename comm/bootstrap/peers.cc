@@ -141,7 +141,11 @@ DataNetwork choose_network(const TransportSetup& setup, const std::vector<Peer>&
     const bool common = std::all_of(all.begin(), all.end(), [&](const std::string& ways) {
       return ways.substr(0, ways.find(' ')).find(family) != ways.npos;
     });
-    if (common) return {.device = way.front().name, .v6 = family == '6'};
+    if (!common) continue;
+    const bool v6 = family == '6';
+    const auto own = std::find_if(way.begin(), way.end(),
+                                  [&](const Interface& it) { return it.address.is_v6() == v6; });
+    return {.device = own->name, .address = own->address.to_text(), .v6 = v6};
   }
   std::string text;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -16,6 +16,8 @@ class ChannelEvents {
   // when next.
   virtual TimePoint on_time() = 0;
   virtual void on_exit(int rank) = 0;
+  // The descriptor given to watch_socket() is readable.
+  virtual void on_socket() = 0;
 
  protected:
   ~ChannelEvents() = default;
@@ -32,6 +34,8 @@ class ControlChannel {
   virtual void send(const Message& message) = 0;
   // Reports on_exit(rank) once the process `pid` of this host has ended; any thread.
   virtual void watch_process(int rank, int pid) = 0;
+  // Reports on_socket() while `descriptor` is readable; any thread, once.
+  virtual void watch_socket(int descriptor) = 0;
   // Where the controller is, for messages: "tcp://10.0.0.1:4000".
   virtual std::string controller() const = 0;
 };

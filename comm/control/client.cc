@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/bootstrap/controller_host.h"
+#include "comm/control/peer_probe.h"
 #include "comm/control/zmq_channel.h"
 #include "comm/error.h"
 
@@ -24,10 +25,19 @@ constexpr Duration kShortCall = seconds(30);  // set() and add() are answered at
 struct ControlClient::State {
   State(const ClientConfig& config, TimePoint now) : core(config, now) {}
 
+  void ask_peers(TimePoint now) {
+    if (!probe || !core.admitted()) return;
+    for (const int rank : probe->on_time(now, core.silence(now), core.lease())) {
+      core.peer_silent(rank, fmt::format("neither it nor the controller answers, for {:.1f} s",
+                                         to_seconds(core.silence(now))));
+    }
+  }
+
   std::mutex calls[kLanes];  // by Lane: one call at a time
   mutable std::mutex mutex;
   std::condition_variable changed;
   ClientCore core;                       // guarded by mutex
+  std::unique_ptr<PeerProbe> probe;      // guarded by mutex
   std::vector<ClientCore::Loss> losses;  // guarded by mutex: all so far
   std::mutex delivery;                   // one thread tells of losses at a time, in order
   std::size_t delivered = 0;             // guarded by delivery
@@ -272,6 +282,7 @@ TimePoint ControlClient::on_time() {
   {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_time(clock_.now());
+    state_->ask_peers(clock_.now());
     flush();
     next = state_->core.next_timer();
   }
@@ -290,6 +301,25 @@ void ControlClient::tell_progress() {
   std::string progress = state_->progress();
   const std::scoped_lock lock(state_->mutex);
   state_->core.set_progress(std::move(progress));
+}
+
+void ControlClient::watch_peers(std::unique_ptr<PeerProbe> probe) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->probe = std::move(probe);
+  channel_->watch_socket(state_->probe->descriptor());
+}
+
+void ControlClient::resign(const std::string& why) {
+  std::unique_lock lock(state_->mutex);
+  state_->core.resign(why);
+  flush();
+  state_->changed.wait_until(lock, clock_.now() + kByeTime,
+                             [this] { return state_->core.failure().has_value(); });
+}
+
+void ControlClient::on_socket() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->probe->receive(clock_.now());
 }
 
 void ControlClient::on_exit(int rank) {

@@ -26,6 +26,7 @@
 namespace motley {
 
 class ControllerHost;
+class PeerProbe;
 
 // What the controller decided on a rank that was ready.
 struct GroupOutcome {
@@ -73,6 +74,12 @@ class ControlClient final : public Store, private ChannelEvents {
   // Watches the process of a peer on this host. Its death is reported to all within milliseconds;
   // if it ended in good order, nobody is told. Where the kernel cannot do it, the lease finds out.
   void watch_process(int rank, int pid);
+  // Asks peers on other hosts by `probe` while the controller is silent: those that do not answer
+  // either are lost. Once.
+  void watch_peers(std::unique_ptr<PeerProbe> probe);
+  // This rank cannot take its part: to the others it is dead, for the reason `why`. Waits at most a
+  // second for the controller's answer.
+  void resign(const std::string& why);
   // Throws kPeerLost, naming it, if a rank is dead; `doing` says what for it is needed.
   void check_all_live(const std::string& doing) const;
   // Ranks known to be dead, ascending.
@@ -104,6 +111,7 @@ class ControlClient final : public Store, private ChannelEvents {
   void on_message(const Message& message) override;
   TimePoint on_time() override;
   void on_exit(int rank) override;
+  void on_socket() override;
 
   // The answer to `request`; `doing` names it in errors. kFail: throws kPeerLost if a rank is dead.
   enum class OnLoss : std::uint8_t { kWait, kFail };

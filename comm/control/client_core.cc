@@ -117,6 +117,10 @@ void ClientCore::process_exited(int rank, TimePoint now) {
   if (admitted()) send({.type = MessageType::kExited, .rank = rank});
 }
 
+void ClientCore::resign(const std::string& why) {
+  if (admitted()) send({.type = MessageType::kExited, .rank = config_.rank, .value = why});
+}
+
 void ClientCore::report_exits(TimePoint now) {
   std::vector<int> overdue;
   for (const auto& [rank, since] : exited_) {

@@ -56,6 +56,10 @@ class ClientCore {
   // The process of `rank` was seen to end. The controller is told, which knows whether that was in
   // good order; if it does not answer within a few heartbeats, the rank counts as lost.
   void process_exited(int rank, TimePoint now);
+  // `rank` does not answer, and neither does the controller: it counts as lost.
+  void peer_silent(int rank, const std::string& why) { lost(rank, why); }
+  // This rank gives its seat up: to the others it is dead, for the reason `why`.
+  void resign(const std::string& why);
 
   std::vector<Message> take_output();
   // What the next signs of life say of this rank's calls.

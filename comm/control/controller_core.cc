@@ -117,6 +117,7 @@ void ControllerCore::exited(int rank, const Message& message) {
   if (member(message.rank).state == State::kDeparted) {
     return send(member(rank).identity, {.type = MessageType::kDeparted, .rank = message.rank});
   }
+  if (message.rank == rank) return report_lost(rank, message.value);
   report_lost(message.rank, fmt::format("its process has ended, as rank {} on its host saw", rank));
 }
 

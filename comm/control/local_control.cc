@@ -112,6 +112,7 @@ class LocalControl::Hub::Channel final : public ControlChannel {
     hub_.clients.erase(identity_);
   }
   void send(const Message& message) override { hub_.post(identity_, message); }
+  void watch_socket(int) override {}        // there are no other hosts
   void watch_process(int, int) override {}  // it is this process, whose end nobody here would see
   std::string controller() const override { return "this process"; }
 

@@ -27,7 +27,8 @@ enum class MessageType : std::uint8_t {
   kHello,      // rank, count: size of the job, value: its token. Answer: kWelcome or kRefused
   kHeartbeat,  // number: losses that the sender knows of, value: its Progress. Answer: kHeartbeat,
                // and the others as kLost
-  kExited,     // rank: a process that is seen to have ended. Answer: kLost or kDeparted
+  kExited,     // rank: a process that is seen to have ended. Answer: kLost or kDeparted. The
+               // sender itself: it gives up, value: why. Answer: kFenced
   // Requests on the store's lane.
   kSet,  // key, value. Answer: kOk
   kGet,  // key. Answer: kValue, once there is one

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <thread>
@@ -76,6 +77,11 @@ class ZmqChannel final : public ControlChannel {
       const std::scoped_lock lock(mutex_);
       to_watch_.push_back({rank, fd});
     }
+    wake_.signal();
+  }
+
+  void watch_socket(int descriptor) override {
+    watched_ = descriptor;
     wake_.signal();
   }
 
@@ -152,6 +158,9 @@ class ZmqChannel final : public ControlChannel {
   void wait_until(TimePoint next, ChannelEvents& events) {
     std::vector<zmq::pollitem_t> items = {{socket_.handle(), 0, ZMQ_POLLIN, 0},
                                           {nullptr, wake_.fd(), ZMQ_POLLIN, 0}};
+    const int watched = watched_;
+    if (watched >= 0) items.push_back({nullptr, watched, ZMQ_POLLIN, 0});
+    const std::size_t others = items.size();
     for (const Process& process : processes_) items.push_back({nullptr, process.fd, ZMQ_POLLIN, 0});
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock_.now());
     try {
@@ -161,10 +170,11 @@ class ZmqChannel final : public ControlChannel {
       throw;
     }
     if (items[1].revents != 0) wake_.clear();
-    for (std::size_t i = items.size(); i-- > 2;) {
+    if (watched >= 0 && items[2].revents != 0) events.on_socket();
+    for (std::size_t i = items.size(); i-- > others;) {
       if (items[i].revents == 0) continue;
-      const Process ended = processes_[i - 2];
-      processes_.erase(processes_.begin() + static_cast<std::ptrdiff_t>(i - 2));
+      const Process ended = processes_[i - others];
+      processes_.erase(processes_.begin() + static_cast<std::ptrdiff_t>(i - others));
       close(ended.fd);
       events.on_exit(ended.rank);
     }
@@ -175,6 +185,7 @@ class ZmqChannel final : public ControlChannel {
   zmq::context_t context_{1};
   zmq::socket_t socket_;            // of thread_, once that runs
   std::vector<Process> processes_;  // of thread_
+  std::atomic<int> watched_{-1};
   Wake wake_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::vector<std::byte>> to_send_;

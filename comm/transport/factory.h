@@ -16,7 +16,8 @@ namespace motley {
 
 // The network between hosts.
 struct DataNetwork {
-  std::string device;  // empty: all that there are
+  std::string device;   // empty: all that there are
+  std::string address;  // of this rank
   bool v6 = false;
 };
 
@@ -31,8 +32,9 @@ struct TransportSetup {
   const Options& options;
   TimePoint deadline;  // until when peers are waited for; then kTimeout, naming the missing
   std::vector<int> members =
-      {};                    // the ranks to be joined, ascending, this one among them; empty: all
-  DataNetwork network = {};  // for ucx
+      {};  // the ranks to be joined, ascending, this one among them; empty: all
+  std::vector<int> hosts = {};       // the number of each rank's host, where there are several
+  DataNetwork network = {};          // for ucx
   std::function<void()> check = {};  // if set: throws once waiting for peers has become hopeless
 
   bool joins(int other) const noexcept {

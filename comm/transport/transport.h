@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/call_kind.h"
 #include "comm/clock.h"
@@ -90,6 +91,8 @@ class Transport {
   virtual std::size_t max_message_bytes() const noexcept = 0;
   // What a message costs, roughly, the same on all ranks: for choosing among algorithms.
   virtual Link link() const noexcept = 0;
+  // The number of each rank's host, from 0; empty where that is not known or but one.
+  virtual std::vector<int> hosts() const { return {}; }
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.
@@ -113,6 +116,8 @@ class Transport {
   // Waits until something may have arrived, wake() was called or `until` has passed. May return
   // early.
   virtual void wait(TimePoint until) = 0;
+  // As wait(), without looking around for a while first.
+  virtual void sleep(TimePoint until) { wait(until); }
   // Ends the wait under way or, where there is none, the next one.
   virtual void wake() noexcept = 0;
 

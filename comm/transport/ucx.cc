@@ -37,14 +37,12 @@ constexpr Duration kConnectSleep = seconds(0.002);  // between looks at what has
 constexpr Duration kCloseTime = seconds(1);         // for what is under way to leave this process
 constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's own buffers hold any
 
-// What a message counts against the window.
-std::uint64_t cost(std::size_t size) noexcept { return UcxHeader::kBytes + size; }
-
 class UcxTransport final : public MatchedTransport {
  public:
   explicit UcxTransport(const TransportSetup& setup)
       : rank_(setup.rank),
         max_message_bytes_(std::max<std::size_t>(setup.options.segment_bytes, 1)),
+        hosts_(setup.hosts),
         window_(std::max(kWindowBytes, 4 * max_message_bytes_)),
         peers_(static_cast<std::size_t>(setup.size)),
         worker_({.message = [this](ConstBytes message) { take(message); },
@@ -66,6 +64,7 @@ class UcxTransport final : public MatchedTransport {
   const char* name() const noexcept override { return "ucx"; }
   std::size_t max_message_bytes() const noexcept override { return max_message_bytes_; }
   Link link() const noexcept override { return {}; }
+  std::vector<int> hosts() const override { return hosts_; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {
@@ -77,6 +76,7 @@ class UcxTransport final : public MatchedTransport {
   }
   bool poll() override;
   void wait(TimePoint until) override;
+  void sleep(TimePoint until) override;
   void wake() noexcept override { bell_.signal(); }
 
   void cancel(Sink& sink, const CallId& call) noexcept override {
@@ -107,13 +107,13 @@ class UcxTransport final : public MatchedTransport {
   }
   bool retry_sends(int to);
   void give_credit(int from);
-  void sleep(TimePoint until);
   std::vector<int> unconnected();
   std::vector<int> unflushed();
   void step_towards(const std::vector<int>& missing, const TransportSetup& setup);
 
   const int rank_;
   const std::size_t max_message_bytes_;
+  const std::vector<int> hosts_;
   const std::uint64_t window_;
   std::uint64_t session_ = 0;
   std::atomic<std::uint64_t> refused_{0};
@@ -131,8 +131,9 @@ class UcxTransport final : public MatchedTransport {
 
 bool UcxTransport::send(int to, const Tag& tag, ConstBytes data) {
   Peer& receiver = peer(to);
-  if (receiver.sent_bytes - receiver.taken_bytes + cost(data.size()) > window_) return false;
-  receiver.sent_bytes += cost(data.size());
+  if (receiver.sent_bytes - receiver.taken_bytes + UcxHeader::cost(data.size()) > window_)
+    return false;
+  receiver.sent_bytes += UcxHeader::cost(data.size());
   send(to, {.sequence = receiver.next_out++, .kind = UcxHeader::Kind::kData, .tag = tag}, data);
   return true;
 }
@@ -220,7 +221,7 @@ void UcxTransport::take_data(const UcxHeader& header, ConstBytes data) {
 void UcxTransport::arrived(int from, const Tag& tag, ConstBytes data) {
   Peer& sender = peer(from);
   ++sender.next_in;
-  sender.arrived_bytes += cost(data.size());
+  sender.arrived_bytes += UcxHeader::cost(data.size());
   matcher_.arrived(from, tag, data);
 }
 

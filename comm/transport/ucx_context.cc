@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
 #include <cstdio>
@@ -53,6 +54,14 @@ std::string tcp_key(const std::string& name) {
   return std::pair(major, minor) < std::pair(1u, 17u) ? name : "TCP_" + name;
 }
 
+// What goes wrong is told by errors; UCX tells it as well, on standard error, unless it is asked to
+// be quiet or the user has said how much he wants to read.
+void be_quiet() {
+  char level[32] = {};
+  if (ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level) != UCS_OK) return;
+  if (std::string_view(level) == "WARN") ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
+
 // With RDMA hardware a network has other devices than the kernel's, which UCX knows better than we.
 bool has_rdma() {
   std::error_code ignored;
@@ -86,6 +95,7 @@ void check_ucx(ucs_status_t status, const std::string& doing) {
 // UCX's defaults, its environment variables, and what we must have.
 ucp_context_h make_ucx_context(const UcxNetwork& network) {
   disable_signal_handlers();
+  be_quiet();
   ucp_config_t* config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &config), "read the configuration");
   // Ranks of one host have our own shared memory, and UCX's does not notice a dead peer.

@@ -18,6 +18,8 @@ struct UcxHeader {
     kBye,     // the sender closes its transport, as it lost rank `sequence` - 1, unless 0
   };
   static constexpr std::size_t kBytes = 80;
+  // What a message of `size` bytes counts against the window.
+  static constexpr std::uint64_t cost(std::size_t size) noexcept { return kBytes + size; }
 
   std::uint64_t seal = 0;      // of the receiver's session and the sender's rank: see seal.h
   std::uint64_t session = 0;   // of the receiver: what was meant for an earlier one is dropped

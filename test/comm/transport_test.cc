@@ -352,7 +352,8 @@ TEST_P(TransportContract, CarriesAllToAllTrafficOfThreads) {
   EXPECT_EQ(bad, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, testing::Values("inproc", "shm", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Transports, TransportContract,
+                         testing::Values("inproc", "shm", "ucx", "shm_ucx"),
                          [](const auto& param) { return param.param; });
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/options.h"
+#include "comm/transport/composite.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/inproc.h"
 #include "test/support/memory_store.h"
@@ -24,7 +25,11 @@ inline constexpr Duration kPatience = seconds(30);  // after which a test fails
 
 inline std::unique_ptr<Transport> make_transport(const std::string& name,
                                                  const TransportSetup& setup) {
-  return name == "shm" ? make_shm_transport(setup) : make_ucx_transport(setup);
+  if (name == "shm") return make_shm_transport(setup);
+  if (name == "ucx") return make_ucx_transport(setup);
+  TransportSetup two_hosts = setup;  // ranks 0 and 1 are on the first
+  for (int rank = 0; rank < setup.size; ++rank) two_hosts.hosts.push_back(rank < 2 ? 0 : 1);
+  return make_composite_transport(two_hosts);
 }
 
 // `size` transports that know each other, by rank.
