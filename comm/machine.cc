@@ -14,17 +14,27 @@
 namespace motley {
 namespace {
 
-// Cores of the affinity mask; the mask is as long as the kernel's, whatever it is.
-int affine_cores() {
+struct Affinity {
+  int cores = 1;
+  int first = 0;
+};
+
+// Of this thread; the mask is as long as the kernel's, whatever that is.
+Affinity affinity() {
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
     if (set == nullptr) break;
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
-    const int count = ::sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+    Affinity found{.cores = 0};
+    if (::sched_getaffinity(0, bytes, set) == 0) {
+      found.cores = CPU_COUNT_S(bytes, set);
+      while (found.cores > 0 && !CPU_ISSET_S(static_cast<std::size_t>(found.first), bytes, set))
+        ++found.first;
+    }
     CPU_FREE(set);
-    if (count > 0) return count;
+    if (found.cores > 0) return found;
   }
-  return 1;
+  return {};
 }
 
 std::string read_file(const std::string& path) {
@@ -47,8 +57,10 @@ Machine Machine::discover() {
                          static_cast<std::size_t>(configured(_SC_PAGESIZE));
   find_structure(machine);
   const double share = processor_share(read_file("/proc/self/cgroup"), read_file);
+  const Affinity mask = affinity();
+  machine.first_core = mask.first;
   machine.cores =
-      static_cast<int>(std::clamp(std::ceil(share), 1.0, static_cast<double>(affine_cores())));
+      static_cast<int>(std::clamp(std::ceil(share), 1.0, static_cast<double>(mask.cores)));
   return machine;
 }
 

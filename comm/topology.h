@@ -21,6 +21,7 @@
 //   motley topology 1
 //   reduce bytes_per_second=4e9                  of op(chunk, received), in bytes received
 //   copy bytes_per_second=8e9                    from memory to memory
+//   call time_us=0                               that every call takes beside its steps
 //   within latency_us=1 message_us=0 bytes_per_second=5e9     one socket of one host
 //   across latency_us=1 message_us=0 bytes_per_second=5e9     two sockets of one host
 //   between latency_us=20 message_us=0 bytes_per_second=1.25e9           two hosts
@@ -53,6 +54,7 @@ struct TopologyCosts {
   Link between{};                                                                    // two hosts
   double reduce_bytes_per_second = 4e9;  // of op(chunk, received), in bytes received
   double copy_bytes_per_second = 8e9;    // from memory to memory
+  Duration per_call{};                   // for which starting a call of any kind takes
   // Two sockets (NUMA nodes) of one host.
   Link across = {.latency = std::chrono::microseconds(1), .bytes_per_second = 5e9};
   friend bool operator==(const TopologyCosts&, const TopologyCosts&) = default;

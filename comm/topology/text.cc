@@ -84,15 +84,23 @@ class Parser {
     const std::string_view what = words_.front();
     if (what == "reduce") return settings(1, speed(costs_.reduce_bytes_per_second));
     if (what == "copy") return settings(1, speed(costs_.copy_bytes_per_second));
+    if (what == "call") return call();
     if (what == "within") return settings(1, link_settings(costs_.within));
     if (what == "across") return settings(1, link_settings(costs_.across));
     if (what == "between") return settings(1, link_settings(costs_.between));
     if (what == "host") return host();
     if (what == "link") return link();
-    fail(
-        fmt::format("\"{}\" is no statement. Use reduce, copy, within, across, between, host or "
-                    "link.",
-                    what));
+    fail(fmt::format(
+        "\"{}\" is no statement. Use reduce, copy, call, within, across, between, host or "
+        "link.",
+        what));
+  }
+
+  void call() {
+    settings(1, [this](std::string_view name, std::string_view value) {
+      if (name == "time_us") costs_.per_call = microseconds(value);
+      return name == "time_us";
+    });
   }
 
   void host() {
@@ -234,10 +242,12 @@ Topology Topology::read(const std::string& path) {
 
 std::string Topology::to_text() const {
   std::string text = fmt::format(
-      "{}\nreduce bytes_per_second={}\ncopy bytes_per_second={}\nwithin {}\nacross {}\n"
+      "{}\nreduce bytes_per_second={}\ncopy bytes_per_second={}\ncall time_us={}\nwithin "
+      "{}\nacross {}\n"
       "between {}\n",
       kHeading, costs_.reduce_bytes_per_second, costs_.copy_bytes_per_second,
-      text_of(costs_.within), text_of(costs_.across), text_of(costs_.between));
+      static_cast<double>(costs_.per_call.count()) / 1e3, text_of(costs_.within),
+      text_of(costs_.across), text_of(costs_.between));
   for (const Host& host : hosts_) {
     text += fmt::format("host {} ranks={}", host.name, text_of(host.ranks));
     if (!host.socket.empty()) text += " sockets=" + text_of(host.socket);

@@ -35,15 +35,17 @@ TEST(Machine, IsDiscovered) {
 
 // A thread bound to one core may keep one busy.
 TEST(Machine, CountsTheCoresOfTheAffinityMask) {
-  int cores = 0;
+  Machine machine;
+  const int core = ::sched_getcpu();
   std::thread([&] {
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(static_cast<unsigned>(::sched_getcpu()), &one);
+    CPU_SET(static_cast<unsigned>(core), &one);
     ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-    cores = Machine::discover().cores;
+    machine = Machine::discover();
   }).join();
-  EXPECT_EQ(cores, 1);
+  EXPECT_EQ(machine.cores, 1);
+  EXPECT_EQ(machine.first_core, core);
 }
 
 double share(const std::string& cgroups, const std::map<std::string, std::string>& files) {

@@ -1,0 +1,245 @@
+#include "comm/topology/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "comm/machine.h"
+#include "comm/topology/reading.h"
+
+namespace motley {
+namespace {
+
+constexpr int kAllPairs = 8;  // hosts of which all pairs are measured
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Pair {
+  int a = 0;
+  int b = 0;
+};
+
+// Pairs of hosts in rounds; in each round a host is in one pair at most.
+std::vector<std::vector<Pair>> rounds_between(int hosts) {
+  std::vector<std::vector<Pair>> rounds;
+  if (hosts > kAllPairs) {  // the neighbours at distances 1, 2, 4, …
+    for (int distance = 1; 2 * distance <= hosts; distance *= 2) {
+      for (int parity = 0; parity < 2; ++parity) {
+        std::vector<Pair>& round = rounds.emplace_back();
+        for (int a = 0; a + distance < hosts; ++a) {
+          if (a / distance % 2 == parity) round.push_back({a, a + distance});
+        }
+      }
+    }
+    return rounds;
+  }
+  const int slots = hosts + hosts % 2;  // a tournament by the circle method
+  for (int r = 0; r + 1 < slots; ++r) {
+    std::vector<Pair>& round = rounds.emplace_back();
+    for (int i = 0; i < slots / 2; ++i) {
+      const int a = i == 0 ? slots - 1 : (r + i) % (slots - 1);
+      const int b = (r + slots - 1 - i) % (slots - 1);
+      if (std::max(a, b) < hosts) round.push_back({std::min(a, b), std::max(a, b)});
+    }
+  }
+  return rounds;
+}
+
+// The ranks of a host's most crowded socket, and two ranks on different sockets; empty where there
+// are not two.
+std::vector<int> on_one_socket(const Topology& topology, const Host& host) {
+  std::vector<int> best;
+  for (const int first : host.ranks) {
+    std::vector<int> same;
+    for (const int rank : host.ranks) {
+      if (topology.socket_of(rank) == topology.socket_of(first)) same.push_back(rank);
+    }
+    if (same.size() > best.size()) best = std::move(same);
+  }
+  return best.size() > 1 ? best : std::vector<int>{};
+}
+
+std::vector<int> on_two_sockets(const Topology& topology, const Host& host) {
+  for (const int rank : host.ranks) {
+    if (topology.socket_of(rank) != topology.socket_of(host.ranks.front()))
+      return {host.ranks.front(), rank};
+  }
+  return {};
+}
+
+class Probe {
+ public:
+  Probe(Communicator& comm, const Topology& known)
+      : comm_(comm), known_(known), rounds_(rounds_between(host_count())) {
+    for (const auto& round : rounds_) pairs_.insert(pairs_.end(), round.begin(), round.end());
+    within_.resize(known.hosts().size());
+    across_.resize(known.hosts().size());
+    hosts_.resize(known.hosts().size());
+    seats_.resize(at(known.ranks()));
+    const Machine machine = Machine::discover();
+    seats_[at(comm.rank())] = {static_cast<double>(machine.cores),
+                               static_cast<double>(machine.first_core)};
+    between_.resize(pairs_.size());
+  }
+
+  Topology run() {
+    const auto epoch = [this] { return 2 * comm_.world().next_call(); };  // all ranks' calls agree
+    const auto measure = [this](LinkReading& reading, std::uint32_t e,
+                                const std::vector<int>& ranks) {
+      if (std::find(ranks.begin(), ranks.end(), comm_.rank()) != ranks.end())
+        reading = read_link(comm_, e, ranks);
+    };
+    const std::size_t mine = at(known_.host_of(comm_.rank()));
+    const Host& host = known_.hosts()[mine];
+    comm_.barrier().wait();
+    std::uint32_t e = epoch();
+    if (comm_.rank() == host.ranks.front()) hosts_[mine] = read_host(comm_, e);
+    comm_.barrier().wait();
+    measure(within_[mine], e = epoch(), on_one_socket(known_, host));
+    comm_.barrier().wait();
+    measure(across_[mine], e = epoch(), on_two_sockets(known_, host));
+    std::size_t next = 0;
+    for (const std::vector<Pair>& round : rounds_) {
+      comm_.barrier().wait();
+      e = epoch();
+      for (const Pair& pair : round)
+        measure(between_[next++], e, {first_rank(pair.a), first_rank(pair.b)});
+    }
+    share();
+    return result();
+  }
+
+ private:
+  struct Seat {
+    double cores = 0;
+    double first_core = 0;
+  };
+
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  int host_count() const { return static_cast<int>(known_.hosts().size()); }
+  int first_rank(int host) const { return known_.hosts()[at(host)].ranks.front(); }
+
+  // Adds up all ranks' readings, of which one each is not zero.
+  void share() {
+    std::vector<double> all;
+    const auto each = [this](const auto& fields) {
+      for (auto* list : {&within_, &across_, &between_}) {
+        for (LinkReading& r : *list) fields(r.known, r.hop, r.per_message, r.bytes_per_second);
+      }
+      for (HostReading& r : hosts_)
+        fields(r.call, r.reduce_bytes_per_second, r.copy_bytes_per_second);
+      for (Seat& s : seats_) fields(s.cores, s.first_core);
+    };
+    each([&](auto&... field) { all.insert(all.end(), {field...}); });
+    comm_.all_reduce(all, ReduceOp::kSum).wait();
+    auto next = all.begin();
+    each([&](auto&... field) { ((field = *next++), ...); });
+  }
+
+  Link link_of(const LinkReading& reading, double call, bool one_core_each) const {
+    const double busy = reading.per_message * (one_core_each ? 2 : 1);
+    return {.latency = Duration(std::llround(std::max(50.0, reading.hop - call - busy))),
+            .bytes_per_second = reading.bytes_per_second,
+            .per_message = Duration(std::llround(reading.per_message))};
+  }
+
+  // The medians of those that were measured.
+  std::optional<Link> typical(const std::vector<LinkReading>& readings, bool cores) const {
+    std::vector<double> hops;
+    std::vector<double> messages;
+    std::vector<double> speeds;
+    for (const LinkReading& reading : readings) {
+      if (reading.known == 0) continue;
+      hops.push_back(reading.hop);
+      messages.push_back(reading.per_message);
+      speeds.push_back(reading.bytes_per_second);
+    }
+    if (hops.empty()) return std::nullopt;
+    return link_of({1, median(hops), median(messages), median(speeds)}, call(), cores);
+  }
+
+  double over_hosts(double HostReading::*field) const {
+    std::vector<double> values;
+    for (const HostReading& reading : hosts_) values.push_back(reading.*field);
+    return median(values);
+  }
+  double call() const { return over_hosts(&HostReading::call); }
+
+  // Ranks may be bound to cores of their own, or to the same.
+  int cores_of(const Host& host) const {
+    std::map<int, int> by_first;
+    for (const int rank : host.ranks) {
+      const Seat& seat = seats_[at(rank)];
+      by_first[static_cast<int>(seat.first_core)] = static_cast<int>(seat.cores);
+    }
+    int cores = 0;
+    for (const auto& [first, count] : by_first) cores += count;
+    return std::max(1, cores);
+  }
+
+  Topology result() const {
+    TopologyCosts costs = known_.costs();
+    costs.reduce_bytes_per_second = over_hosts(&HostReading::reduce_bytes_per_second);
+    costs.copy_bytes_per_second = over_hosts(&HostReading::copy_bytes_per_second);
+    costs.per_call = Duration(std::llround(call()));
+    costs.within = typical(within_, true).value_or(costs.within);
+    costs.across = typical(across_, true).value_or(costs.within);
+    costs.between = typical(between_, false).value_or(costs.between);
+    std::vector<Host> hosts = known_.hosts();
+    for (std::size_t h = 0; h < hosts.size(); ++h) {
+      hosts[h].cores = cores_of(hosts[h]);
+      if (!pairs_.empty()) hosts[h].ports = 1;
+      hosts[h].port_bytes_per_second = 0;
+    }
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {  // a port is as fast as its best link
+      for (const int h : {pairs_[i].a, pairs_[i].b}) {
+        double& speed = hosts[at(h)].port_bytes_per_second;
+        speed = std::max(speed, between_[i].bytes_per_second);
+      }
+    }
+    for (const Host& host : hosts) {
+      costs.between.bytes_per_second =
+          std::max(costs.between.bytes_per_second, host.port_bytes_per_second);
+    }
+    std::vector<HostLink> links = unusual(hosts, costs.between);
+    return Topology(std::move(hosts), costs, std::move(links));
+  }
+
+  // The measured links that are slower than the ports at their ends, or as late as few others.
+  std::vector<HostLink> unusual(const std::vector<Host>& hosts, const Link& usual) const {
+    std::vector<HostLink> links;
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      const auto [a, b] = pairs_[i];
+      const Link link = link_of(between_[i], call(), false);
+      const double port =
+          std::min(hosts[at(a)].port_bytes_per_second, hosts[at(b)].port_bytes_per_second);
+      const double later = static_cast<double>(link.latency.count()) /
+                           static_cast<double>(std::max<Duration::rep>(1, usual.latency.count()));
+      if (link.bytes_per_second < 0.7 * port || later > 2 || later < 0.5)
+        links.push_back({a, b, link});
+    }
+    return links;
+  }
+
+  Communicator& comm_;
+  const Topology& known_;
+  std::vector<std::vector<Pair>> rounds_;
+  std::vector<Pair> pairs_;
+  std::vector<LinkReading> within_;   // by host
+  std::vector<LinkReading> across_;   // by host
+  std::vector<LinkReading> between_;  // by pair
+  std::vector<HostReading> hosts_;
+  std::vector<Seat> seats_;  // by rank
+};
+
+}  // namespace
+
+Topology probe(Communicator& comm, const Topology& known) { return Probe(comm, known).run(); }
+
+}  // namespace motley

@@ -1,0 +1,17 @@
+// comm/topology/probe.h: measures what the model of topology.h asks for.
+#pragma once
+
+#include "comm/communicator.h"
+#include "comm/topology.h"
+
+namespace motley {
+
+// Every rank of `comm` calls this, with the same hosts, ranks and sockets in `known`. Some 10 ms
+// for each class of links: within hosts, across sockets, and as many rounds between hosts as it
+// takes to hear of all pairs of up to 8 hosts, or of some pairs of more. All ranks get the same
+// answer, equal to the bit. Measured are, through the executor: the time that starting a call
+// takes, latencies, times per message, bandwidths; and the speeds of reducing and copying. Hosts
+// get the cores that their processes may use and one port.
+Topology probe(Communicator& comm, const Topology& known);
+
+}  // namespace motley

@@ -1,0 +1,31 @@
+// comm/topology/reading.h: what the probe measures of one link or one host.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace motley {
+
+// All fields are 0 where nothing was measured, so that the ranks' readings can be added up.
+struct LinkReading {
+  double known = 0;        // 1 where it was measured
+  double hop = 0;          // ns from starting a call until its one message has come
+  double per_message = 0;  // ns by which one more short message prolongs a call
+  double bytes_per_second = 0;
+};
+
+struct HostReading {
+  double call = 0;  // ns that a call without messages takes
+  double reduce_bytes_per_second = 0;
+  double copy_bytes_per_second = 0;
+};
+
+// All of `ranks`, two or more, call it. A token goes round through all of them, then the first two
+// exchange bursts; the first gets the reading. `epoch` is another one in every use.
+LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks);
+// One rank of the host calls it.
+HostReading read_host(Communicator& comm, std::uint32_t epoch);
+
+}  // namespace motley
