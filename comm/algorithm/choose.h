@@ -24,11 +24,13 @@ struct Choice {
 int choose(const Choice& call, const Topology& topology);
 
 struct Price {
+  int index = 0;  // in algorithms_of(kind)
   const char* family = "";
   Duration time{};
 };
 
-// What every family of the call costs, in the order of algorithms_of(kind).
+// What the families that suit the topology (Algorithm::suits) cost for the call, in the order of
+// algorithms_of(kind).
 std::vector<Price> prices(const Choice& call, const Topology& topology);
 // A table for people: the chosen family first, then the others from the cheapest to the dearest.
 std::string explain(const Choice& call, const Topology& topology);

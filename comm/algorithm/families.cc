@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "comm/algorithm/hosts.h"
+
 namespace motley {
 namespace {
 
@@ -10,11 +12,22 @@ std::vector<Algorithm> list_of(CallKind kind) {
     case CallKind::kAllReduce:
       return {{"direct", direct_all_reduce},
               {"ring", ring_all_reduce},
-              {"halving_doubling", halving_doubling_all_reduce}};
+              {"halving_doubling", halving_doubling_all_reduce},
+              {"hierarchical", hierarchical_all_reduce, has_levels},
+              {"hierarchical_ring", hierarchical_ring_all_reduce, has_levels},
+              {"weighted", weighted_all_reduce, has_unequal_ports},
+              {"leader", leader_all_reduce, has_levels}};
     case CallKind::kBroadcast:
       return {{"tree", tree_broadcast}};
     case CallKind::kAllToAll:
-      return {{"direct", direct_all_to_all}};
+      return {{"direct", direct_all_to_all},
+              {"pairwise", pairwise_all_to_all},
+              {"bruck", bruck_all_to_all},
+              {"two_level", two_level_all_to_all, has_levels},
+              {"two_level_pipelined", two_level_pipelined_all_to_all, has_levels},
+              {"leader", leader_all_to_all, has_levels}};
+    case CallKind::kAllToAllV:
+      return {{"direct", direct_all_to_all}, {"pairwise", pairwise_all_to_all}};
     case CallKind::kBarrier:
       return {{"dissemination", dissemination_barrier}};
     default:

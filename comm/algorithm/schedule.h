@@ -118,6 +118,8 @@ std::string to_text(const Schedule& schedule);
 struct Algorithm {
   const char* name;
   Schedule (*make)(const Shape& shape);
+  // Whether it may be cheaper than all others: what chooses asks. Null: yes. It is right anyway.
+  bool (*suits)(const Shape& shape) = nullptr;
 };
 
 }  // namespace motley

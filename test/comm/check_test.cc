@@ -99,6 +99,8 @@ TEST_P(EveryFamily, IsRightByBruteForce) {
 }
 
 TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterEachChange) {
+  // Among so few ranks those that look at hosts are others in disguise, with more steps.
+  if (GetParam().algorithm->suits != nullptr) GTEST_SKIP() << "changed at random only";
   for (int size = 1; size <= kBruteForceRanks; ++size) {
     Group group(GetParam(), size, size / 2);
     for (int rank = 0; rank < size; ++rank) {
