@@ -98,6 +98,12 @@ void ForkedRanks::kill(int rank) {
   waitpid(pid, nullptr, 0);
 }
 
+bool ForkedRanks::ended_well(int rank) {
+  int status = 0;
+  waitpid(std::exchange(pids_[static_cast<std::size_t>(rank)], 0), &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 bool ForkedRanks::succeeded(int rank) {
   pid_t& pid = pids_[static_cast<std::size_t>(rank)];
   const TimePoint deadline = Clock::real().now() + seconds(60);

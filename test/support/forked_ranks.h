@@ -42,6 +42,8 @@ class ForkedRanks {
   void kill(int rank);  // SIGKILL, and waits for its end
   // Waits, at most 60 s, for the rank's end. True if its body returned true.
   bool succeeded(int rank);
+  // The same for what may take longer: waits until the rank ends.
+  bool ended_well(int rank);
 
  private:
   std::string folder_;
