@@ -48,12 +48,23 @@ void check_arguments(const Options& options) {
   }
 }
 
-// Ranks of other hosts are asked whether they live while the controller is silent.
+// Ranks of other hosts are asked whether they live while the controller is silent; a rank that
+// cannot open a socket for it has the word of the controller only.
 void watch_other_hosts(const TransportSetup& setup, ControlClient& control) {
-  const std::vector<IpAddress> own = resolve(setup.network.address);
-  auto probe = std::make_unique<PeerProbe>(
-      setup.rank, own.at(0), PortRange::parse(setup.options.ports), setup.options.heartbeat);
-  const std::vector<std::string> addresses = exchange(setup, "probe", probe->address());
+  std::unique_ptr<PeerProbe> probe;
+  try {
+    const IpAddress own = resolve(setup.network.address).at(0);
+    probe = std::make_unique<PeerProbe>(setup.rank, own, PortRange::parse(setup.options.ports),
+                                        setup.options.heartbeat);
+  } catch (const Error& error) {
+    setup.options.tell(
+        LogLevel::kWarning,
+        fmt::format("rank {} of {}: asks no ranks of other hosts whether they live: {}", setup.rank,
+                    setup.size, error.what()));
+  }
+  const std::vector<std::string> addresses =
+      exchange(setup, "probe", probe ? probe->address() : "");
+  if (!probe) return;
   const auto host = [&](int rank) { return setup.hosts[static_cast<std::size_t>(rank)]; };
   for (int rank = 0; rank < setup.size; ++rank) {
     if (host(rank) == host(setup.rank)) continue;

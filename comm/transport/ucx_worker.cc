@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/error.h"
 #include "comm/transport/port_guard.h"
 #include "comm/transport/ucx_context.h"
 
@@ -149,8 +150,14 @@ void UcxWorker::Impl::connect(int peer, const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &Impl::on_error;
   params.err_handler.arg = &connection;
-  check_ucx(ucp_ep_create(worker_, &params, &connection.endpoint),
-            fmt::format("connect to rank {}", peer));
+  const ucs_status_t status = ucp_ep_create(worker_, &params, &connection.endpoint);
+  if (status == UCS_OK) return;
+  connection.endpoint = nullptr;
+  throw Error(ErrorCode::kPeerLost,
+              fmt::format("ucx: connect to rank {}: {}. It has died, or no network joins the two: "
+                          "set MOTLEY_IFACE to one that does.",
+                          peer, ucs_status_string(status)),
+              {peer});
 }
 
 // FORCE does not wait for the peer: what is under way ends with an error, and its slots come back.

@@ -31,7 +31,7 @@ class UcxWorker {
 
   // How others connect() to this one; binary.
   std::string address() const;
-  // Throws kUnavailable if no network joins the two.
+  // Throws kPeerLost if it is dead already or no network joins the two.
   void connect(int peer, const std::string& address);
   void disconnect(int peer) noexcept;
   // Sends `header` and `data` as one message. Both are copied: they may go when this returns.

@@ -238,37 +238,69 @@ TEST_F(HostsTest, PortsStayInTheRange) {
   EXPECT_EQ(bad.store().add("named", 0), 1);
 }
 
+// Reduces until something is wrong, and says by `store` when it is under way. True if that is the
+// loss of one of `lost`, noticed within 5 s.
+bool loses(Communicator& comm, Store& store, const std::vector<int>& lost) {
+  std::vector<float> data(1 << 20, 1);
+  TimePoint last{};
+  try {
+    for (int round = 0;; ++round) {
+      if (round == 3) store.set("running/" + std::to_string(comm.rank()), "yes");
+      last = comm.clock().now();
+      comm.all_reduce(data, ReduceOp::kMax).wait();
+    }
+  } catch (const Error& error) {
+    const double late = to_seconds(comm.clock().now() - last);
+    const bool named = !error.ranks().empty() &&
+                       std::find(lost.begin(), lost.end(), error.ranks()[0]) != lost.end();
+    if (error.code() == ErrorCode::kPeerLost && named && late < 5) return true;
+    std::fprintf(stderr, "rank %d, after %.1f s: %s\n", comm.rank(), late, error.what());
+    return false;
+  }
+}
+
+Options hasty(Options options) {
+  options.heartbeat = seconds(0.1);
+  options.lease = seconds(0.6);
+  return options;
+}
+
+void wait_until_running(ForkedRanks& ranks, const Job& job) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    ranks.store().get("running/" + std::to_string(rank), Clock::real().now() + seconds(30));
+  }
+}
+
 // The cable of one host is pulled in the midst of all-reduces. Each side names the other's ranks,
 // long before the timeout of the call.
 TEST_F(HostsTest, ACutCableIsNoticedWithinTheLease) {
   const NetHosts hosts({{}, {}});
   const Job job({0, 0, 1, 1});
   ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
-    Options options = job.options(rank);
-    options.heartbeat = seconds(0.1);
-    options.lease = seconds(0.6);
-    Communicator comm = Communicator::join(options);
-    std::vector<float> data(1 << 20, 1);
-    TimePoint cut{};
-    try {
-      for (int round = 0;; ++round) {
-        if (round == 3 && rank == 0) store.set("running", "yes");
-        if (round >= 3) cut = comm.clock().now();
-        comm.all_reduce(data, ReduceOp::kMax).wait();
-      }
-    } catch (const Error& error) {
-      const double late = to_seconds(comm.clock().now() - cut);
-      const int other = rank < 2 ? 2 : 0;
-      const bool right = error.code() == ErrorCode::kPeerLost && !error.ranks().empty() &&
-                         (error.ranks()[0] == other || error.ranks()[0] == other + 1);
-      if (!right || late > 5)
-        std::fprintf(stderr, "rank %d: %s (%f s)\n", rank, error.what(), late);
-      return right && late < 5;
-    }
+    Communicator comm = Communicator::join(hasty(job.options(rank)));
+    return loses(comm, store, rank < 2 ? std::vector{2, 3} : std::vector{0, 1});
   });
-  ranks.store().get("running", Clock::real().now() + seconds(30));
+  wait_until_running(ranks, job);
   hosts.set_link(1, false);
   expect_success(ranks, job);
+}
+
+// A rank is killed; in the second round the one that runs the controller.
+TEST_F(HostsTest, AKilledRankIsNamedOnAllHosts) {
+  const NetHosts hosts({{}, {}});
+  for (const int victim : {3, 0}) {
+    const Job job({0, 0, 1, 1});
+    ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
+      Communicator comm = Communicator::join(hasty(job.options(rank)));
+      return loses(comm, store, {victim});
+    });
+    wait_until_running(ranks, job);
+    ranks.kill(victim);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (rank == victim) continue;
+      EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank << ", killed: " << victim;
+    }
+  }
 }
 
 }  // namespace

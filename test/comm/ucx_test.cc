@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "comm/transport/seal.h"
 #include "comm/transport/ucx_header.h"
 #include "comm/transport/ucx_worker.h"
@@ -98,6 +100,46 @@ TEST(Ucx, NamesTheRanksThatDoNotCome) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
     EXPECT_THAT(error.ranks(), testing::ElementsAre(0, 2));
   }
+}
+
+// Dies where its owner would learn of the other ranks.
+class FatalStore final : public Store {
+ public:
+  explicit FatalStore(Store& store) : store_(store) {}
+  void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
+  std::string get(std::string_view, TimePoint) override {
+    raise(SIGKILL);
+    return {};
+  }
+  std::int64_t add(std::string_view key, std::int64_t amount) override {
+    return store_.add(key, amount);
+  }
+
+ private:
+  Store& store_;
+};
+
+// Scenario 13: a peer that listens, and so can be connected to, dies before it has said a word.
+TEST(Ucx, ConnectingToAPeerThatDiedBeforeTheHandshakeEnds) {
+  ForkedRanks ranks(2, [](int rank, Store& store) {
+    if (rank == 1) {
+      FatalStore fatal(store);
+      join(rank, 2, fatal);
+      return false;
+    }
+    const TimePoint start = Clock::real().now();
+    try {
+      join(rank, 2, store, seconds(2));
+      return false;
+    } catch (const Error& error) {
+      const bool named = error.ranks() == std::vector<int>{1};
+      const bool known =
+          error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+      return named && known && Clock::real().now() - start < seconds(10);
+    }
+  });
+  EXPECT_TRUE(ranks.succeeded(0));
+  EXPECT_FALSE(ranks.succeeded(1));
 }
 
 // The last message of a rank that leaves at once still arrives; afterwards its absence is noticed.

@@ -2,6 +2,7 @@
 // Started by motley-run, `train` runs data-parallel. Exit code 0: done; 1: an error; 2: misuse.
 #include <fmt/format.h>
 #include <gflags/gflags.h>
+#include <glog/logging.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -155,6 +156,21 @@ void print_result(const std::string& line) {
 // The part of a path behind its last slash.
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+// The environment's; warnings of the library and worse go to the log.
+Options job_options() {
+  Options options = Options::from_environment();
+  options.log = [](LogLevel level, const std::string& text) {
+    if (level == LogLevel::kError) {
+      LOG(ERROR) << text;
+    } else if (level == LogLevel::kWarning) {
+      LOG(WARNING) << text;
+    } else {
+      VLOG(level == LogLevel::kInfo ? 1 : 2) << text;
+    }
+  };
+  return options;
+}
+
 void train(const std::vector<std::string>& files) {
   if (files.empty() || files.size() > 2 || (files.size() == 2 && !FLAGS_validate.empty())) {
     throw UsageError("train takes TRAIN and at most one VALIDATION file");
@@ -164,7 +180,7 @@ void train(const std::vector<std::string>& files) {
   }
   const ReadOptions read{.format = format_flag()};
   const std::string valid_path = files.size() == 2 ? files[1] : FLAGS_validate;
-  Communicator comm = Communicator::join(Options::from_environment());
+  Communicator comm = Communicator::join(job_options());
   const bool first = comm.rank() == 0;
   TrainOptions options = train_options(comm.rank(), comm.size());
   Progress progress(comm.clock(),
