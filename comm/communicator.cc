@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "comm/control/client.h"
 #include "comm/executor/engine.h"
 #include "comm/topology.h"
+#include "comm/transport/team.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -75,33 +77,37 @@ struct Communicator::Impl {
           fmt::format("{}: device memory is not supported in this version. Copy to host memory.",
                       name(call.kind)));
     }
-    const Duration timeout =
-        call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
+    call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
     call.group = &group;
+    call.algorithm = algorithm_of(call, call_options.algorithm);
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
-    call.started = clock.now();
-    call.deadline = call.started + timeout;
-    return engine.start(call);
+    return engine.start(std::move(call));
   }
 
   // The family that the call asks for; else the configured one, if this collective has it; else the
-  // cheapest for the size class of `bytes`: one choice, remembered, for all sizes up to the next
-  // power of two. A pure function of what all members know.
-  int algorithm_of(CallKind kind, std::size_t bytes, const CallOptions& call) {
-    const bool asked = !call.algorithm.empty();
-    const std::string& wanted = asked ? call.algorithm : options.algorithm;
-    if (wanted != "auto") {
-      const int found = find_algorithm(kind, wanted);
+  // transport's team, if it runs such calls: no schedule is faster than ranks that load from each
+  // other's memory; else the cheapest for the size class of the buffers: one choice, remembered,
+  // for all sizes up to the next power of two. A pure function of what all members know.
+  int algorithm_of(const Call& call, const std::string& asked) {
+    const std::string& wanted = asked.empty() ? options.algorithm : asked;
+    const bool any = wanted == "auto";
+    if (!any) {
+      const int found = find_algorithm(call.kind, wanted);
       if (found >= 0) return found;
-      if (asked) refuse_algorithm(kind, wanted);
+      if (!asked.empty()) refuse_algorithm(call.kind, wanted);
     }
-    const Group& group = group_of(call);
+    const int members = call.group->size();
+    const std::size_t bytes = std::max(call.in.size_bytes(), call.out.size_bytes());
+    const Team* const team = engine.transport().team();
+    if (any && team != nullptr && team->price(call.kind, bytes, members)) {
+      return TeamExecution::kAlgorithm;
+    }
     const std::size_t size_class = std::bit_ceil(bytes);
-    const auto [it, fresh] = chosen.try_emplace({kind, group.size(), size_class}, 0);
+    const auto [it, fresh] = chosen.try_emplace({call.kind, members, size_class}, 0);
     if (fresh) {
-      const Topology topology = Topology::uniform(group.size(), engine.transport().link());
-      it->second = choose({.kind = kind, .bytes = size_class}, topology);
+      const Topology topology = Topology::uniform(members, engine.transport().link());
+      it->second = choose({.kind = call.kind, .bytes = size_class}, topology);
     }
     return it->second;
   }
@@ -145,9 +151,7 @@ Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const Call
                 fmt::format("all_reduce: `in` has {} {} but `out` has {} {}. They must be alike.",
                             in.count, name(in.dtype), out.count, name(out.dtype)));
   }
-  Call call{.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op};
-  call.algorithm = impl_->algorithm_of(CallKind::kAllReduce, out.size_bytes(), options);
-  return impl_->start(call, options);
+  return impl_->start({.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op}, options);
 }
 
 Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
@@ -159,9 +163,7 @@ Request Communicator::all_to_all(ConstView in, View out, const CallOptions& opti
                             "multiple of the {} members.",
                             in.count, name(in.dtype), out.count, name(out.dtype), group.size()));
   }
-  Call call{.kind = CallKind::kAllToAll, .in = in, .out = out};
-  call.algorithm = impl_->algorithm_of(call.kind, out.size_bytes(), options);
-  return impl_->start(call, options);
+  return impl_->start({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
 }
 
 Request Communicator::broadcast(View data, int root, const CallOptions& options) {
@@ -177,6 +179,11 @@ Request Communicator::broadcast(View data, int root, const CallOptions& options)
 
 Request Communicator::barrier(const CallOptions& options) {
   return impl_->start({.kind = CallKind::kBarrier}, options);
+}
+
+SharedBuffer Communicator::allocate(std::size_t bytes) {
+  Team* const team = impl_->engine.transport().team();
+  return team != nullptr ? team->allocate(bytes) : SharedBuffer::of_own_memory(bytes);
 }
 
 void Communicator::report_lost(int rank, const std::string& why) noexcept {

@@ -17,6 +17,7 @@
 #include "comm/group.h"
 #include "comm/options.h"
 #include "comm/request.h"
+#include "comm/shared_buffer.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -74,6 +75,11 @@ class Communicator {
   [[nodiscard]] Request broadcast(View data, int root, const CallOptions& = {});
   // Completes when every member has called it. log2(p) rounds of empty messages.
   [[nodiscard]] Request barrier(const CallOptions& = {});
+
+  // `bytes` of zeros that all ranks of this host can reach: collectives work on such buffers where
+  // they lie, without copies. Memory of this process alone where the transport shares none.
+  //   errors  kUnavailable where there is no room, with the numbers
+  [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
 
   // Declares `rank` dead, from any thread: its calls fail at once with kPeerLost and `why`.
   void report_lost(int rank, const std::string& why) noexcept;

@@ -1,6 +1,7 @@
 // comm/executor/call.h: what one call is to do.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,8 +31,14 @@ struct Call {
   int algorithm = 0;                   // index in the list of families of `kind`
   const Topology* topology = nullptr;  // of the group, for schedules; outlives the call
   std::size_t segment_bytes = 128 << 10;
-  TimePoint started{};
+  Duration timeout{};
+  TimePoint started{};  // this and the next are set when it starts
   TimePoint deadline{};
+
+  // The elements that all members must agree on.
+  std::size_t agreed_count() const noexcept {
+    return varies(kind) ? 0 : std::max(in.count, out.count);
+  }
 };
 
 }  // namespace motley

@@ -9,43 +9,43 @@ namespace motley {
 class Engine::Token {
  public:
   explicit Token(Engine& engine) : engine_(engine) {
+    if (take()) return;
+    ++engine.starters_;
+    engine.transport_->wake();
     std::unique_lock lock(engine.mutex_);
-    if (engine.token_taken_) {
-      ++engine.starters_;
-      engine.transport_->wake();
-      engine.changed_.wait(lock, [&] { return !engine.token_taken_; });
-      --engine.starters_;
-    }
-    engine.token_taken_ = true;
+    engine.changed_.wait(lock, [&] { return take(); });
+    --engine.starters_;
   }
   // Takes the token only if it is free.
-  Token(Engine& engine, std::try_to_lock_t) : engine_(engine) {
-    const std::lock_guard lock(engine.mutex_);
-    owns_ = !std::exchange(engine.token_taken_, true);
-  }
+  Token(Engine& engine, std::try_to_lock_t) : engine_(engine), owns_(take()) {}
   // Takes the token as soon as it is free, unless `done` comes first.
   Token(Engine& engine, const std::atomic<bool>& done) : engine_(engine) {
-    std::unique_lock lock(engine.mutex_);
+    owns_ = engine.starters_ == 0 && !done && take();
+    if (owns_ || done) return;
     ++engine.waiters_;
-    engine.changed_.wait(lock,
-                         [&] { return done || (!engine.token_taken_ && engine.starters_ == 0); });
+    std::unique_lock lock(engine.mutex_);
+    engine.changed_.wait(lock, [&] {
+      if (done) return true;
+      owns_ = engine.starters_ == 0 && take();
+      return owns_;
+    });
     --engine.waiters_;
-    owns_ = !done;
-    if (owns_) engine.token_taken_ = true;
   }
   Token(const Token&) = delete;
   Token& operator=(const Token&) = delete;
   ~Token() {
     if (!owns_) return;
-    {
-      const std::lock_guard lock(engine_.mutex_);
-      engine_.token_taken_ = false;
-    }
-    if (engine_.starters_ + engine_.waiters_ > 0) engine_.changed_.notify_all();
+    engine_.token_taken_ = false;
+    engine_.notify();
   }
   bool owned() const noexcept { return owns_; }
 
  private:
+  bool take() noexcept {
+    return !engine_.token_taken_.load(std::memory_order_relaxed) &&
+           !engine_.token_taken_.exchange(true);
+  }
+
   Engine& engine_;
   bool owns_ = true;
 };
@@ -56,26 +56,59 @@ Engine::Engine(std::unique_ptr<Transport> transport, Clock& clock)
 Engine::~Engine() {
   const Token token(*this);
   for (Request::State* state : std::exchange(calls_, {})) {
-    state->execution_.fail_aborted("its communicator was destroyed");
-    transport_->cancel(state->execution_, state->execution_.id());
-    state->execution_.release_memory();
+    state->visit([](auto& work) { work.fail_aborted("its communicator was destroyed"); });
+    release(*state);
     state->engine_ = nullptr;
     state->done_ = true;
   }
 }
 
-Request Engine::start(const Call& call) {
-  auto state = std::make_unique<Request::State>(*this, call);
+// Wakes those who sleep until something changes: it has.
+void Engine::notify() noexcept {
+  if (starters_ + waiters_ == 0) return;
+  { const std::lock_guard lock(mutex_); }  // who counted itself sleeps now, or looks once more
+  changed_.notify_all();
+}
+
+Request Engine::start(Call call) {
+  std::unique_ptr<Request::State> state;
   const Token token(*this);
+  if (call.algorithm == TeamExecution::kAlgorithm) {
+    if (begin_as_team(call, state)) return Request();
+  } else {
+    set_time(call);
+    state = std::make_unique<Request::State>(*this, call);
+  }
   calls_.push_back(state.get());
   take_news();
   fail_if_lost(*state, clock_.now());
-  if (!state->execution_.finished()) state->execution_.start();
-  if (state->execution_.finished()) {
+  if (auto* const execution = std::get_if<Execution>(&state->work_)) {
+    if (!execution->finished()) execution->start();
+  }
+  if (state->finished()) {
     std::erase(calls_, state.get());
     close(*state);
   }
   return Request(std::move(state));
+}
+
+// True if the call is complete already; else it is `state`.
+bool Engine::begin_as_team(Call& call, std::unique_ptr<Request::State>& state) {
+  Team& team = *transport_->team();
+  TeamRun& run = team.begin(TeamExecution::part_of(call));
+  if (run.state == TeamRun::State::kDone) {
+    team.end(run);
+    return true;
+  }
+  set_time(call);
+  state = std::make_unique<Request::State>(*this, team, run, call);
+  state->team()->advance();
+  return false;
+}
+
+void Engine::set_time(Call& call) const noexcept {
+  call.started = clock_.now();
+  call.deadline = call.started + call.timeout;
 }
 
 void Engine::poll() {
@@ -92,6 +125,7 @@ void Engine::report_lost(int rank, const std::string& why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     news_.emplace_back(rank, why);
+    has_news_ = true;
   }
   transport_->report_lost(rank, why);
   transport_->wake();
@@ -102,12 +136,14 @@ void Engine::progress() {
   take_news();
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
+    if (auto* const team = state->team()) team->advance();
     if (!lost_.empty()) fail_if_lost(*state, now - kLossGrace);
-    if (now >= state->execution_.call().deadline) state->execution_.fail_timeout(now);
+    if (now >= state->call().deadline) {
+      state->visit([now](auto& work) { work.fail_timeout(now); });
+    }
   }
-  const auto finished = std::stable_partition(calls_.begin(), calls_.end(), [](const auto* state) {
-    return !state->execution_.finished();
-  });
+  const auto finished = std::stable_partition(calls_.begin(), calls_.end(),
+                                              [](auto* state) { return !state->finished(); });
   if (finished == calls_.end()) return;
   const std::vector<Request::State*> leaving(finished, calls_.end());
   calls_.erase(finished, calls_.end());
@@ -115,27 +151,37 @@ void Engine::progress() {
 }
 
 void Engine::take_news() {
+  if (!has_news_) return;
   const std::lock_guard lock(mutex_);
+  has_news_ = false;
   for (auto& [rank, why] : news_) lost_.emplace(rank, Loss{std::move(why), clock_.now()});
   news_.clear();
 }
 
 // A call with a member whose loss was known by then fails, even where this rank does not talk to
-// that member itself.
+// that member itself; so does one that the team cannot go on with before a lost member does.
 void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
   for (const auto& [rank, loss] : lost_) {
-    if (loss.known > known_until || !state.execution_.call().group->contains(rank)) continue;
-    state.execution_.fail_lost(rank, loss.why);
+    const bool needed = state.team() != nullptr && state.team()->awaited() == rank;
+    if (loss.known > known_until && !needed) continue;
+    if (!state.call().group->contains(rank)) continue;
+    state.visit([&, rank = rank, &why = loss.why](auto& work) { work.fail_lost(rank, why); });
   }
+}
+
+// Nobody touches the buffers of a finished call from now on.
+void Engine::release(Request::State& state) noexcept {
+  if (auto* const team = state.team()) return team->close();
+  auto& execution = std::get<Execution>(state.work_);
+  if (execution.error()) transport_->cancel(execution, execution.id());
+  execution.release_memory();
 }
 
 // After this nobody but the request touches the state: its owner may destroy it at once.
 void Engine::close(Request::State& state) noexcept {
-  if (state.execution_.error()) transport_->cancel(state.execution_, state.execution_.id());
-  state.execution_.release_memory();
-  const std::lock_guard lock(mutex_);
+  release(state);
   state.done_ = true;
-  if (waiters_ > 0) changed_.notify_all();
+  notify();
 }
 
 void Engine::wait(Request::State& state) {
@@ -152,16 +198,14 @@ void Engine::cancel(Request::State& state) noexcept {
   const Token token(*this);
   if (state.done_) return;
   std::erase(calls_, &state);
-  state.execution_.fail_aborted("its request was cancelled");
+  state.visit([](auto& work) { work.fail_aborted("its request was cancelled"); });
   close(state);
 }
 
 // Until when waiting makes sense: the next deadline, or the end of grace for the last loss.
-TimePoint Engine::next_deadline() const noexcept {
+TimePoint Engine::next_deadline() noexcept {
   TimePoint first = TimePoint::max();
-  for (const Request::State* state : calls_) {
-    first = std::min(first, state->execution_.call().deadline);
-  }
+  for (Request::State* state : calls_) first = std::min(first, state->call().deadline);
   const TimePoint now = lost_.empty() ? TimePoint{} : clock_.now();
   for (const auto& [rank, loss] : lost_) {
     if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);
@@ -186,8 +230,8 @@ void Request::State::cancel() noexcept {
   if (!done_) engine_->cancel(*this);
 }
 
-void Request::State::throw_error() const {
-  if (execution_.error()) throw *execution_.error();
+void Request::State::throw_error() {
+  if (error()) throw *error();
 }
 
 Request::Request() noexcept = default;

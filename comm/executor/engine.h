@@ -2,6 +2,10 @@
 //
 // Progress is made by whoever waits: a token lets one thread at a time use the transport. A thread
 // that finds the token taken sleeps until its own call is done or the token is free.
+//
+// A call runs as a schedule of messages or, where the transport offers that, as a whole
+// (transport/team.h). A small one of the latter kind is complete when start() returns if the others
+// are there, and has then cost no allocation, lock or look at the clock.
 #pragma once
 
 #include <atomic>
@@ -11,12 +15,15 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "comm/clock.h"
 #include "comm/executor/arena.h"
 #include "comm/executor/execution.h"
+#include "comm/executor/team_execution.h"
 #include "comm/request.h"
+#include "comm/transport/team.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -28,8 +35,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine();  // calls still under way fail with kAborted
 
-  // Starts `call`; the request waits for it.
-  Request start(const Call& call);
+  // Starts `call`, whose time begins now; the request waits for it.
+  Request start(Call call);
   // One round of progress, if no other thread is making any. Never blocks.
   void poll();
   // See Transport::retire_before.
@@ -40,7 +47,7 @@ class Engine {
   static constexpr Duration kLossGrace = std::chrono::milliseconds(250);
   void report_lost(int rank, const std::string& why) noexcept;
 
-  Transport& transport() noexcept { return *transport_; }
+  Transport& transport() const noexcept { return *transport_; }
   Clock& clock() noexcept { return clock_; }
 
  private:
@@ -49,12 +56,16 @@ class Engine {
 
   // One round; with the token. Finished calls leave the list, failed ones are cancelled.
   void progress();
+  bool begin_as_team(Call& call, std::unique_ptr<Request::State>& state);
   void take_news();
   void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
   void cancel(Request::State& state) noexcept;
-  TimePoint next_deadline() const noexcept;
+  TimePoint next_deadline() noexcept;
+  void set_time(Call& call) const noexcept;
+  void release(Request::State& state) noexcept;
+  void notify() noexcept;
 
   std::unique_ptr<Transport> transport_;
   Clock& clock_;
@@ -66,19 +77,28 @@ class Engine {
   };
   std::map<int, Loss> lost_;  // with the token
 
-  std::mutex mutex_;  // guards what follows
+  // The token is taken by whoever changes `token_taken_` to true. Who must sleep first counts
+  // itself among starters_ or waiters_ and then looks once more; who makes news looks at the counts
+  // afterwards.
+  std::atomic<bool> token_taken_{false};
+  std::atomic<int> starters_{0};  // threads that want the token from a waiter
+  std::atomic<int> waiters_{0};   // threads that sleep until something changes
+  std::atomic<bool> has_news_{false};
+  std::mutex mutex_;  // of changed_ and news_
   std::condition_variable changed_;
-  bool token_taken_ = false;
   std::vector<std::pair<int, std::string>> news_;  // deaths reported, not yet acted on
-  std::atomic<int> starters_{0};                   // threads that want the token from a waiter
-  std::atomic<int> waiters_{0};                    // threads that sleep until something changes
 };
 
 // The part of a call that both its request and the engine know.
 class Request::State {
  public:
   State(Engine& engine, const Call& call)
-      : engine_(&engine), execution_(engine.transport(), engine.arena_, call) {}
+      : engine_(&engine),
+        work_(std::in_place_type<Execution>, engine.transport(), engine.arena_, call) {}
+  // Of a call that the team has begun.
+  State(Engine& engine, Team& team, TeamRun& run, const Call& call)
+      : engine_(&engine),
+        work_(std::in_place_type<TeamExecution>, engine.transport(), team, run, call) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
@@ -90,11 +110,25 @@ class Request::State {
  private:
   friend class Engine;
 
-  void throw_error() const;
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) {
+    return std::visit(visitor, work_);
+  }
+  TeamExecution* team() noexcept { return std::get_if<TeamExecution>(&work_); }
+  bool finished() {
+    return visit([](auto& work) { return work.finished(); });
+  }
+  const Call& call() {
+    return visit([](auto& work) -> const Call& { return work.call(); });
+  }
+  const std::optional<Error>& error() {
+    return visit([](auto& work) -> const std::optional<Error>& { return work.error(); });
+  }
+  void throw_error();
 
   Engine* engine_;  // null once the engine is gone
-  Execution execution_;
-  std::atomic<bool> done_{false};  // set after the last change of execution_
+  std::variant<Execution, TeamExecution> work_;
+  std::atomic<bool> done_{false};  // set after the last change of work_
 };
 
 }  // namespace motley

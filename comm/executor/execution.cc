@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "comm/algorithm/families.h"
+#include "comm/executor/describe.h"
 
 namespace motley {
 namespace {
@@ -17,22 +18,6 @@ const Algorithm& algorithm_of(const Call& call) {
 std::uint32_t cookie_of(std::size_t lane, int step) noexcept {
   return static_cast<std::uint32_t>(lane) << 8 |
          static_cast<std::uint32_t>(step % Execution::kWindow);
-}
-
-std::string to_text(const Fingerprint& f) {
-  std::string text = name(f.kind);
-  if (f.kind == CallKind::kBarrier) return text;
-  text += fmt::format(" of count {} {}", f.count, name(f.dtype));
-  if (reduces(f.kind)) text += fmt::format(", {}", name(f.op));
-  if (has_root(f.kind)) text += fmt::format(", root {}", f.root);
-  const auto& families = algorithms_of(f.kind);
-  const char* family = f.algorithm < families.size() ? families[f.algorithm].name : "unknown";
-  return text + fmt::format(" ({}, {} pieces)", family, f.pieces);
-}
-
-// The count that all members must agree on.
-std::size_t agreed_count(const Call& call) {
-  return varies(call.kind) ? 0 : std::max(call.in.count, call.out.count);
 }
 
 }  // namespace
@@ -49,7 +34,7 @@ Execution::Execution(Transport& transport, Arena& arena, const Call& call)
       buffers_(arena, call_, shape_, schedule_,
                std::min(call.segment_bytes, transport.max_message_bytes())),
       pieces_(buffers_.layout().pieces()) {
-  fingerprint_ = {.count = agreed_count(call),
+  fingerprint_ = {.count = call.agreed_count(),
                   .kind = call.kind,
                   .dtype = call.out.dtype,
                   .op = call.op,
@@ -206,12 +191,7 @@ bool Execution::agrees(const Lane& lane, const Step& step, const Tag& tag, std::
   const int peer = call_.group->rank_at(step.peer);
   const Fingerprint mine = fingerprint_of(step);
   if (tag.fingerprint != mine) {
-    fail(
-        Error(ErrorCode::kMismatch,
-              fmt::format("{} disagrees with rank {}: {} here, {} there. All members must make the "
-                          "same call with the same count, dtype and op.",
-                          who(), peer, to_text(mine), to_text(tag.fingerprint)),
-              {peer}));
+    fail(disagreement(who(), mine, tag.fingerprint, peer));
     return false;
   }
   const std::size_t expected = buffers_.message_bytes(lane.at.piece, step);
@@ -238,16 +218,9 @@ void Execution::fail(const Error& error) {
   if (!finished()) error_ = error;
 }
 
-void Execution::fail_lost(int rank, const std::string& why) {
-  fail(Error(
-      ErrorCode::kPeerLost,
-      fmt::format("{} lost rank {}: {}. No call with that rank can complete.", who(), rank, why),
-      {rank}));
-}
+void Execution::fail_lost(int rank, const std::string& why) { fail(loss(who(), rank, why)); }
 
-void Execution::fail_aborted(const std::string& why) {
-  fail(Error(ErrorCode::kAborted, fmt::format("{} was given up: {}.", who(), why)));
-}
+void Execution::fail_aborted(const std::string& why) { fail(abortion(who(), why)); }
 
 void Execution::fail_timeout(TimePoint now) {
   std::vector<int> ranks;
@@ -259,13 +232,7 @@ void Execution::fail_timeout(TimePoint now) {
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  fail(Error(ErrorCode::kTimeout,
-             fmt::format(
-                 "{} timed out after {:.1f} s (allowed {:.1f} s) {}. Check rank{} {}, or raise "
-                 "the timeout.",
-                 who(), to_seconds(now - call_.started), to_seconds(call_.deadline - call_.started),
-                 waiting_text(), ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")),
-             ranks));
+  fail(lateness(who(), call_, now, waiting_text(), ranks));
 }
 
 std::string Execution::waiting_text() const {
@@ -283,15 +250,7 @@ std::string Execution::waiting_text() const {
 }
 
 std::string Execution::who() const {
-  std::string text = fmt::format("rank {} of {}: {} #{}", transport_.rank(), transport_.size(),
-                                 name(call_.kind), call_.number);
-  const GroupTag& tag = call_.group->tag();
-  if (tag.id != 0) {
-    text += fmt::format(" of group {}.{}", tag.id & ~GroupTag::kControllerBit, tag.attempt);
-  }
-  if (call_.kind == CallKind::kBarrier) return text;
-  return text + fmt::format(" ({}, {} {})", algorithm_of(call_).name,
-                            std::max(call_.in.count, call_.out.count), name(call_.out.dtype));
+  return motley::who(transport_, call_, algorithm_of(call_).name);
 }
 
 }  // namespace motley

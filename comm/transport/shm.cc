@@ -1,10 +1,13 @@
-// Ranks of one host talk through shared memory: one inbox a rank, one ring a sender in it.
+// Ranks of one host talk through shared memory: one inbox a rank, one ring a sender in it. Whole
+// collectives go by another way, shm_team.h.
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cassert>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,7 +15,10 @@
 #include "comm/transport/loss_news.h"
 #include "comm/transport/matched_transport.h"
 #include "comm/transport/rendezvous.h"
+#include "comm/transport/shm_heap.h"
+#include "comm/transport/shm_limits.h"
 #include "comm/transport/shm_segment.h"
+#include "comm/transport/shm_team.h"
 
 namespace motley {
 namespace {
@@ -22,12 +28,7 @@ constexpr Duration kSpin = seconds(20e-6);    // how long to look before sleepin
 constexpr int kLooks = 64;                    // between two looks at the clock
 constexpr int kYields = 4;                    // looks before sleeping where ranks share cores
 constexpr Duration kLongestSleep = seconds(1);
-
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
+constexpr Duration kStarvedSleep = seconds(1e-3);  // while what is awaited rings no bell
 
 std::size_t payload_bytes(const Options& options) {
   return (std::max<std::size_t>(options.segment_bytes, 1) + kCacheLine - 1) / kCacheLine *
@@ -36,23 +37,29 @@ std::size_t payload_bytes(const Options& options) {
 
 class ShmTransport final : public MatchedTransport {
  public:
-  ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others)
+  ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others,
+               int cores)
       : rank_(setup.rank),
         payload_bytes_(payload_bytes(setup.options)),
-        oversubscribed_(setup.size > cores()),
-        inbox_(std::move(inbox)),
+        oversubscribed_(setup.size > cores),
+        own_(std::make_shared<ShmHeap>(std::move(inbox))),
         others_(std::move(others)),
         peers_(static_cast<std::size_t>(setup.size)) {
+    std::vector<const ShmSegment*> segments(peers_.size());
+    bool all_have_heaps = !own_->segment().heap().empty();
     auto segment = others_.begin();
     for (int rank = 0; rank < setup.size; ++rank) {
       if (rank == rank_) continue;
       Peer& it = peer(rank);
       it.rank = rank;
-      it.in = inbox_.ring_from(rank);
+      it.in = own_->segment().ring_from(rank);
       it.out = segment->ring_from(rank_);
       it.doorbell = &segment->doorbell();
+      segments[static_cast<std::size_t>(rank)] = &*segment;
+      all_have_heaps &= !segment->heap().empty();
       ++segment;
     }
+    if (all_have_heaps) team_.emplace(rank_, own_, segments, !oversubscribed_, setup.clock);
   }
 
   int rank() const noexcept override { return rank_; }
@@ -60,6 +67,7 @@ class ShmTransport final : public MatchedTransport {
   const char* name() const noexcept override { return "shm"; }
   std::size_t max_message_bytes() const noexcept override { return payload_bytes_; }
   Link link() const noexcept override { return TopologyCosts{}.within; }
+  Team* team() noexcept override { return team_ ? &*team_ : nullptr; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {
@@ -80,7 +88,7 @@ class ShmTransport final : public MatchedTransport {
   void wait(TimePoint until) override;
   void wake() noexcept override {
     woken_.store(true, std::memory_order_seq_cst);
-    inbox_.doorbell().ring();
+    own_->segment().doorbell().ring();
   }
 
   void cancel(Sink& sink, const CallId& call) noexcept override {
@@ -127,9 +135,10 @@ class ShmTransport final : public MatchedTransport {
   const int rank_;
   const std::size_t payload_bytes_;
   const bool oversubscribed_;
-  ShmSegment inbox_;
+  std::shared_ptr<ShmHeap> own_;    // our memory, inbox and all; buffers from it may outlive us
   std::vector<ShmSegment> others_;  // by rank, without our own
   std::vector<Peer> peers_;
+  std::optional<ShmTeam> team_;  // where every rank has a heap
 
   std::atomic<bool> woken_{false};
   LossNews news_;
@@ -178,6 +187,7 @@ bool ShmTransport::take_news() {
     while (take_messages(peer(lost))) {
     }
     peer(lost).lost = true;
+    if (team_) team_->lose(lost);
     matcher_.fail_peer(lost, why);
   }
   return !news.empty();
@@ -205,6 +215,7 @@ bool ShmTransport::retry_sends() {
 
 bool ShmTransport::something_to_do() const noexcept {
   if (woken_.load(std::memory_order_seq_cst)) return true;
+  if (team_ && team_->ready()) return true;
   for (const Peer& it : peers_) {
     if (it.rank < 0) continue;
     if (readable(it) && it.in.has_message()) return true;
@@ -234,11 +245,12 @@ bool ShmTransport::look_for_a_while() noexcept {
 
 void ShmTransport::wait(TimePoint until) {
   if (!look_for_a_while()) {
-    Doorbell& bell = inbox_.doorbell();
+    Doorbell& bell = own_->segment().doorbell();
+    const Duration longest = team_ && team_->starved() ? kStarvedSleep : kLongestSleep;
     const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
     bell.waiting.store(1, std::memory_order_seq_cst);
     if (!something_to_do()) {
-      futex_wait(bell.rings, rings, std::min(until, Clock::real().now() + kLongestSleep));
+      futex_wait(bell.rings, rings, std::min(until, Clock::real().now() + longest));
     }
     bell.waiting.store(0, std::memory_order_seq_cst);
   }
@@ -246,8 +258,8 @@ void ShmTransport::wait(TimePoint until) {
 }
 
 // Maps the others' memory; throws what any rank could not do, on all ranks.
-std::vector<ShmSegment> map_others(const TransportSetup& setup, const std::string& address) {
-  const std::vector<std::string> addresses = exchange(setup, "shm/address", address);
+std::vector<ShmSegment> map_others(const TransportSetup& setup,
+                                   const std::vector<std::string>& addresses) {
   std::vector<ShmSegment> others;
   try {
     for (int rank = 0; rank < setup.size; ++rank) {
@@ -272,10 +284,13 @@ std::vector<ShmSegment> map_others(const TransportSetup& setup, const std::strin
 }  // namespace
 
 std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
-  ShmSegment inbox = ShmSegment::create(setup.rank, setup.size, payload_bytes(setup.options));
-  std::vector<ShmSegment> others = map_others(setup, inbox.address());
+  ShmSegment inbox = ShmSegment::create(setup.rank, setup.size, payload_bytes(setup.options),
+                                        usable_heap_bytes(setup.size));
+  const std::vector<std::string> addresses = exchange(setup, "shm/address", inbox.address());
+  std::vector<ShmSegment> others = map_others(setup, addresses);
+  const int cores = usable_cores(exchange(setup, "shm/cores", allowed_cores()));
   inbox.close_descriptor();
-  return std::make_unique<ShmTransport>(setup, std::move(inbox), std::move(others));
+  return std::make_unique<ShmTransport>(setup, std::move(inbox), std::move(others), cores);
 }
 
 }  // namespace motley

@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x316d68736c746f6d;  // "motlshm1"
 
-std::size_t segment_bytes(int size, std::size_t payload_bytes) {
-  return 4 * kCacheLine + static_cast<std::size_t>(size) * ShmRing::bytes(payload_bytes);
-}
+constexpr std::size_t kHeapAlignment = 2 << 20;  // of a huge page
+
+std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 // The kernel that runs us, and the name space in which our process ids mean something.
 std::string boot_id() {
@@ -48,15 +48,16 @@ struct Address {
   std::uint64_t nonce = 0;
   int size = 0;
   std::size_t payload_bytes = 0;
+  std::size_t heap_bytes = 0;
 
   std::string to_text() const {
-    return fmt::format("{} {} {} {} {} {} {} {}", host, boot, pid_space, pid, descriptor, nonce,
-                       size, payload_bytes);
+    return fmt::format("{} {} {} {} {} {} {} {} {}", host, boot, pid_space, pid, descriptor, nonce,
+                       size, payload_bytes, heap_bytes);
   }
   static bool parse(const std::string& text, Address& a) {
     std::istringstream in(text);
     in >> a.host >> a.boot >> a.pid_space >> a.pid >> a.descriptor >> a.nonce >> a.size >>
-        a.payload_bytes;
+        a.payload_bytes >> a.heap_bytes;
     return !in.fail();
   }
 };
@@ -90,8 +91,17 @@ void check_reachable(const Address& peer, int rank, int size, std::size_t payloa
 
 }  // namespace
 
-ShmSegment::ShmSegment(int descriptor, std::size_t bytes, std::size_t payload_bytes)
-    : bytes_(bytes), payload_bytes_(payload_bytes), descriptor_(descriptor) {
+std::size_t ShmSegment::Sizes::board() const noexcept {
+  return 4 * kCacheLine + static_cast<std::size_t>(ranks) * ShmRing::bytes(payload_bytes);
+}
+
+std::size_t ShmSegment::Sizes::heap() const noexcept {
+  return round_up(board() + sizeof(ShmBoard), kHeapAlignment);
+}
+
+ShmSegment::ShmSegment(int descriptor, const Sizes& sizes)
+    : sizes_(sizes), descriptor_(descriptor) {
+  const std::size_t bytes = sizes.all();
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) {
     const int error = std::exchange(errno, 0);
@@ -105,23 +115,24 @@ ShmSegment::ShmSegment(int descriptor, std::size_t bytes, std::size_t payload_by
 
 ShmSegment::ShmSegment(ShmSegment&& other) noexcept
     : head_(std::exchange(other.head_, nullptr)),
-      bytes_(other.bytes_),
-      payload_bytes_(other.payload_bytes_),
+      sizes_(other.sizes_),
       descriptor_(std::exchange(other.descriptor_, -1)),
       address_(std::move(other.address_)) {}
 
 ShmSegment::~ShmSegment() {
   close_descriptor();
-  if (head_ != nullptr) munmap(head_, bytes_);
+  if (head_ != nullptr) munmap(head_, sizes_.all());
 }
 
 void ShmSegment::close_descriptor() noexcept {
   if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
 
-ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes) {
+ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes,
+                              std::size_t heap_bytes) {
   static_assert(sizeof(Head) <= 4 * kCacheLine);
-  const std::size_t bytes = segment_bytes(size, payload_bytes);
+  const Sizes sizes{size, payload_bytes, heap_bytes};
+  const std::size_t bytes = sizes.all();
   const int descriptor = memfd_create("motley-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) throw_errno("create shared memory");
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
@@ -131,7 +142,7 @@ ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes) {
     throw_errno(fmt::format("size shared memory to {} bytes", bytes));
   }
   fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // so that no access can fault
-  ShmSegment segment(descriptor, bytes, payload_bytes);
+  ShmSegment segment(descriptor, sizes);
   std::uint64_t nonce = 0;
   if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) throw_errno("draw a random number");
   segment.head_->nonce = nonce;
@@ -146,7 +157,8 @@ ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes) {
                              .descriptor = descriptor,
                              .nonce = nonce,
                              .size = size,
-                             .payload_bytes = payload_bytes}
+                             .payload_bytes = payload_bytes,
+                             .heap_bytes = heap_bytes}
                          .to_text();
   return segment;
 }
@@ -166,12 +178,12 @@ ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
         rank, fmt::format("open {}: {} ({})", path, std::generic_category().message(errno), errno),
         "Check that it still runs and belongs to the same user.");
   }
-  const std::size_t bytes = segment_bytes(size, payload_bytes);
-  if (lseek(descriptor, 0, SEEK_END) != static_cast<off_t>(bytes)) {
+  const Sizes sizes{size, payload_bytes, peer.heap_bytes};
+  if (lseek(descriptor, 0, SEEK_END) != static_cast<off_t>(sizes.all())) {
     close(descriptor);
     throw_unreachable(rank, path + " is another file", "Check that it still runs.");
   }
-  ShmSegment segment(descriptor, bytes, payload_bytes);
+  ShmSegment segment(descriptor, sizes);
   segment.close_descriptor();
   if (segment.head_->magic != kMagic || segment.head_->rank != static_cast<std::uint32_t>(rank) ||
       segment.head_->nonce != peer.nonce) {
@@ -182,7 +194,16 @@ ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
 
 ShmRing ShmSegment::ring_from(int rank) const noexcept {
   std::byte* const rings = reinterpret_cast<std::byte*>(head_) + 4 * kCacheLine;
-  return {rings + static_cast<std::size_t>(rank) * ShmRing::bytes(payload_bytes_), payload_bytes_};
+  return {rings + static_cast<std::size_t>(rank) * ShmRing::bytes(sizes_.payload_bytes),
+          sizes_.payload_bytes};
+}
+
+ShmBoard& ShmSegment::board() const noexcept {
+  return *reinterpret_cast<ShmBoard*>(reinterpret_cast<std::byte*>(head_) + sizes_.board());
+}
+
+Bytes ShmSegment::heap() const noexcept {
+  return {reinterpret_cast<std::byte*>(head_) + sizes_.heap(), sizes_.heap_bytes};
 }
 
 }  // namespace motley

@@ -1,22 +1,25 @@
-// comm/transport/shm_segment.h: one rank's inbox, memory that all ranks of a host map.
+// comm/transport/shm_segment.h: what one rank shares with all ranks of its host: an inbox, a board
+// of its collectives and a heap.
 //
 // The memory has no name in any file system: it is reached through /proc/PID/fd/FD while its owner
 // keeps the descriptor open, and goes away with the last process that maps it, however that ends.
-// Layout: Head, then one ring for each rank of the group (the own one is not used). Pages that no
-// message has touched cost nothing.
+// Layout: Head, one ring for each rank of the group (the own one is not used), board, heap. Pages
+// that nobody has touched cost nothing, so the heap may be as large as the machine's memory.
 #pragma once
 
 #include <string>
 
+#include "comm/transport/shm_board.h"
 #include "comm/transport/shm_ring.h"
 
 namespace motley {
 
 class ShmSegment {
  public:
-  // Makes the inbox of `rank`, for messages of at most `payload_bytes`.
-  static ShmSegment create(int rank, int size, std::size_t payload_bytes);
-  // Maps the inbox of `rank` that its owner described by `address`; the same size and payload.
+  // Makes the memory of `rank`, for messages of at most `payload_bytes`.
+  static ShmSegment create(int rank, int size, std::size_t payload_bytes,
+                           std::size_t heap_bytes = 0);
+  // Maps the memory of `rank` that its owner described by `address`; the same size and payload.
   // Throws kUnavailable if it lies on another host or in another pid namespace, kMismatch if its
   // owner has other sizes.
   static ShmSegment open(const std::string& address, int rank, int size, std::size_t payload_bytes);
@@ -33,6 +36,8 @@ class ShmSegment {
   Doorbell& doorbell() const noexcept { return head_->doorbell; }
   // Messages from `rank` to the owner.
   ShmRing ring_from(int rank) const noexcept;
+  ShmBoard& board() const noexcept;
+  Bytes heap() const noexcept;
 
  private:
   struct Head {
@@ -44,11 +49,19 @@ class ShmSegment {
     Doorbell doorbell;
   };
 
-  ShmSegment(int descriptor, std::size_t bytes, std::size_t payload_bytes);
+  struct Sizes {
+    int ranks;
+    std::size_t payload_bytes, heap_bytes;
+
+    std::size_t board() const noexcept;  // where it starts
+    std::size_t heap() const noexcept;
+    std::size_t all() const noexcept { return heap() + heap_bytes; }
+  };
+
+  ShmSegment(int descriptor, const Sizes& sizes);
 
   Head* head_ = nullptr;
-  std::size_t bytes_ = 0;
-  std::size_t payload_bytes_ = 0;
+  Sizes sizes_;
   int descriptor_ = -1;
   std::string address_;
 };

@@ -27,6 +27,7 @@
 namespace motley {
 
 struct Options;
+class Team;
 
 // One call of one group: the group's tag and the call's number in it.
 struct CallId {
@@ -93,6 +94,8 @@ class Transport {
   virtual Link link() const noexcept = 0;
   // The number of each rank's host, from 0; empty where that is not known or but one.
   virtual std::vector<int> hosts() const { return {}; }
+  // Runs whole collectives (team.h); null where the transport only moves messages.
+  virtual Team* team() noexcept { return nullptr; }
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.

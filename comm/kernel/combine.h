@@ -1,0 +1,45 @@
+// comm/kernel/combine.h: reductions of several buffers at once, and copies around the caches.
+//
+// The same loop is compiled for each width of vectors that processors have; which one is taken
+// shows at run time. All give the same bits.
+#pragma once
+
+#include <cstddef>
+
+#include "comm/dtype.h"
+
+namespace motley {
+
+// Does elements [0, k) of a Combine, and returns k.
+using CombinePart = std::size_t (*)(std::byte* out, const std::byte* const* sources, int count,
+                                    std::size_t n, bool average) noexcept;
+
+// out[i] = sources[0][i] op sources[1][i] op …, from left to right, for `n` elements; kAverage
+// divides by `count`, the number of sources, which is at least 1. 16-bit floats are combined in
+// float and rounded once. `out` may be one of the sources; otherwise they do not overlap. Any
+// alignment.
+class Combine {
+ public:
+  Combine(DType dtype, ReduceOp op) noexcept;
+  void operator()(std::byte* out, const std::byte* const* sources, int count,
+                  std::size_t n) const noexcept;
+
+ private:
+  static constexpr int kMaxSources = 64;  // taken at once
+
+  CombinePart vectors_;
+  CombinePart rest_;  // all elements, one by one
+  std::size_t element_bytes_;
+  bool average_;
+};
+
+// The loops for vectors of 64 and 32 bytes; null where the processor has none.
+CombinePart combine_512(DType dtype, ReduceOp op) noexcept;
+CombinePart combine_256(DType dtype, ReduceOp op) noexcept;
+
+// As memcpy, but `to` is neither read first nor kept in the caches: for memory that another core
+// reads next, or nobody soon. Call streams_done() before telling that core.
+void copy_stream(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+void streams_done() noexcept;
+
+}  // namespace motley

@@ -1,0 +1,184 @@
+// comm/kernel/combine_vector.h: the loops behind combine.h, for vectors of kBytes bytes.
+//
+// Vectors are the compiler's own (GCC, Clang), so one text serves every width. Each width is
+// compiled in a file of its own, for processors that have it; such a file must not emit functions
+// that others share, so what is left over at the end of a buffer is done elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "comm/kernel/combine.h"
+#include "comm/kernel/ops.h"
+
+namespace motley {
+
+template <class T, std::size_t kBytes>
+using Vector [[gnu::vector_size(kBytes)]] = T;
+
+template <class V>
+[[gnu::always_inline]] inline void load(V& v, const std::byte* from) noexcept {
+  std::memcpy(&v, from, sizeof(V));
+}
+
+template <class T>
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+
+// Integers are added and multiplied as unsigned ones: overflow wraps.
+template <class T, class Op>
+using Lane = typename std::conditional_t<std::is_integral_v<T> && (std::is_same_v<Op, Sum> ||
+                                                                   std::is_same_v<Op, Product>),
+                                         std::make_unsigned<T>, std::type_identity<T>>::type;
+
+// How floats are compared as integers: where GCC 12 compares floats, it leaves the vectors.
+template <class T>
+struct Bits {
+  using Word = T;  // integers are compared as they are
+};
+template <>
+struct Bits<float> {
+  using Word = std::int32_t;
+  static constexpr Word kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+};
+template <>
+struct Bits<double> {
+  using Word = std::int64_t;
+  static constexpr Word kMagnitude = 0x7fffffffffffffff, kInfinity = 0x7ff0000000000000;
+};
+
+// low: a = Min{}(a, b); else a = Max{}(a, b). As there, NaN wins, and of equal ones b.
+template <class T, std::size_t kBytes, bool kLow, class V>
+[[gnu::always_inline]] inline void extreme(V& a, const V& b) noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (kLow) {
+      a = a < b ? a : b;
+    } else {
+      a = a > b ? a : b;
+    }
+  } else {
+    using B = Bits<T>;
+    using Words = Vector<typename B::Word, kBytes>;
+    const auto x = reinterpret_cast<Words>(a), y = reinterpret_cast<Words>(b);
+    const Words ax = x & B::kMagnitude, ay = y & B::kMagnitude;
+    const Words sx = x < 0 ? x ^ B::kMagnitude : x, sy = y < 0 ? y ^ B::kMagnitude : y;
+    Words chosen;
+    if constexpr (kLow) {
+      chosen = sx < sy ? x : y;
+    } else {
+      chosen = sx > sy ? x : y;
+    }
+    chosen = (ax | ay) == 0 ? y : chosen;
+    chosen = ay > B::kInfinity ? y : chosen;
+    chosen = ax > B::kInfinity ? x : chosen;
+    a = reinterpret_cast<V>(chosen);
+  }
+}
+
+template <class Op, class T, std::size_t kBytes, class V>
+[[gnu::always_inline]] inline void apply(V& a, const V& b) noexcept {
+  if constexpr (std::is_same_v<Op, Sum>) {
+    a = a + b;
+  } else if constexpr (std::is_same_v<Op, Product>) {
+    a = a * b;
+  } else {
+    extreme<T, kBytes, std::is_same_v<Op, Min>>(a, b);
+  }
+}
+
+// What bfloat16 and half do (dtype.h), on many at once.
+template <class T, class Floats, class Words, class Halves>
+[[gnu::always_inline]] inline void widen(Floats& to, const std::byte* from) noexcept {
+  Halves halves;
+  load(halves, from);
+  const Words bits = __builtin_convertvector(halves, Words);
+  Words u = bits << 16;
+  if constexpr (std::is_same_v<T, half>) {
+    const Words magnitude = bits & 0x7fff;
+    const Floats subnormal = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;
+    u = (magnitude << 13) + (112 << 23);
+    u = magnitude >= 0x7c00 ? 0x7f800000 | (magnitude & 0x3ff) << 13 : u;
+    u = magnitude < 0x400 ? reinterpret_cast<Words>(subnormal) : u;
+    u |= (bits & 0x8000) << 16;
+  }
+  std::memcpy(&to, &u, sizeof(to));
+}
+
+template <class T, class Floats, class Words, class Halves>
+[[gnu::always_inline]] inline void narrow(std::byte* to, const Floats& from) noexcept {
+  Words u;
+  std::memcpy(&u, &from, sizeof(u));
+  const Words m = u & 0x7fffffff;
+  Words result;
+  if constexpr (std::is_same_v<T, half>) {
+    const Floats lifted = reinterpret_cast<Floats>(m) + 0.5f;
+    result = (m - (112 << 23) + 0xfff + (m >> 13 & 1)) >> 13;
+    result = m < 0x38800000 ? reinterpret_cast<Words>(lifted) - 0x3f000000 : result;
+    result = m >= 0x477ff000 ? m * 0 + 0x7c00 : result;
+    result = m > 0x7f800000 ? m * 0 + 0x7e00 : result;
+    result |= u >> 16 & 0x8000;
+  } else {
+    const Words high = u >> 16 & 0xffff;
+    result = (u + 0x7fff + (high & 1)) >> 16;
+    result = m > 0x7f800000 ? high | 0x40 : result;
+  }
+  const Halves halves = __builtin_convertvector(result & 0xffff, Halves);
+  std::memcpy(to, &halves, sizeof(halves));
+}
+
+// As many elements of combine() as fill whole vectors; returns how many.
+template <class T, class Op, std::size_t kBytes>
+std::size_t combine_vectors(std::byte* out, const std::byte* const* sources, int count,
+                            std::size_t n, bool average) noexcept {
+  std::size_t i = 0;
+  if constexpr (kIs16BitFloat<T>) {
+    using Floats = Vector<float, kBytes>;
+    using Words = Vector<std::int32_t, kBytes>;
+    using Halves = Vector<std::uint16_t, kBytes / 2>;
+    constexpr std::size_t kLanes = kBytes / sizeof(float);
+    for (; i + kLanes <= n; i += kLanes) {
+      Floats sum, next;
+      widen<T, Floats, Words, Halves>(sum, sources[0] + i * sizeof(T));
+      for (int s = 1; s < count; ++s) {
+        widen<T, Floats, Words, Halves>(next, sources[s] + i * sizeof(T));
+        apply<Op, float, kBytes>(sum, next);
+      }
+      if (average) sum = sum / static_cast<float>(count);
+      narrow<T, Floats, Words, Halves>(out + i * sizeof(T), sum);
+    }
+  } else {
+    using V = Vector<Lane<T, Op>, kBytes>;
+    constexpr std::size_t kLanes = 2 * kBytes / sizeof(T);  // two vectors a turn
+    const bool whole = average && std::is_integral_v<T>;    // no vector divides integers
+    for (; !whole && i + kLanes <= n; i += kLanes) {
+      V a, b, x, y;
+      load(a, sources[0] + i * sizeof(T));
+      load(b, sources[0] + i * sizeof(T) + kBytes);
+      for (int s = 1; s < count; ++s) {
+        load(x, sources[s] + i * sizeof(T));
+        load(y, sources[s] + i * sizeof(T) + kBytes);
+        apply<Op, T, kBytes>(a, x);
+        apply<Op, T, kBytes>(b, y);
+      }
+      if constexpr (!std::is_integral_v<T>) {
+        if (average) a = a / static_cast<T>(count);
+        if (average) b = b / static_cast<T>(count);
+      }
+      std::memcpy(out + i * sizeof(T), &a, kBytes);
+      std::memcpy(out + i * sizeof(T) + kBytes, &b, kBytes);
+    }
+  }
+  return i;
+}
+
+// The combine_vectors of a dtype and operation.
+template <std::size_t kBytes>
+CombinePart vector_part(DType dtype, ReduceOp op) noexcept {
+  CombinePart part = nullptr;
+  dispatch(dtype, op,
+           [&]<class T>(auto functor) { part = combine_vectors<T, decltype(functor), kBytes>; });
+  return part;
+}
+
+}  // namespace motley

@@ -1,0 +1,70 @@
+// Small collectives: everybody shows all it has, and takes from what the others show.
+#include <algorithm>
+#include <cstring>
+
+#include "comm/kernel/combine.h"
+#include "comm/transport/shm_moves.h"
+#include "comm/transport/shm_team.h"
+
+namespace motley {
+
+// Everything but the key.
+void ShmTeam::show_at_once(ShmRun& run) {
+  const Fingerprint& call = run.call.fingerprint;
+  const std::size_t bytes = run.call.in.size_bytes();
+  if (!reduces(call.kind) && !gives(call.kind, run.me, static_cast<int>(call.root))) return;
+  if (bytes == 0) return;
+  ShmSeat& shown = own(run);
+  if (bytes <= ShmSeat::kLineBytes) {
+    std::memcpy(shown.line, run.call.in.data, bytes);
+    return;
+  }
+  keep_slots(run, bytes);
+  const auto offset = static_cast<std::uint64_t>(run.slots - heap_->base());
+  std::memcpy(shown.line, &offset, sizeof(offset));
+  std::memcpy(run.slots, run.call.in.data, bytes);
+}
+
+bool ShmTeam::at_once(ShmRun& run) {
+  if (!find_all(run)) return false;
+  finish_at_once(run);
+  run.state = TeamRun::State::kDone;
+  return true;
+}
+
+void ShmTeam::finish_at_once(ShmRun& run) {
+  const Fingerprint& call = run.call.fingerprint;
+  const std::size_t all = call.count * size_bytes(call.dtype);
+  const int root = static_cast<int>(call.root);
+  if (all == 0) return;
+  // All givers show equally much: their whole `in`.
+  const bool blocks = call.kind != CallKind::kAllReduce && call.kind != CallKind::kReduce &&
+                      call.kind != CallKind::kBroadcast;
+  const std::size_t block = blocks ? all / static_cast<std::size_t>(run.size) : all;
+  const bool each = gives_each(call.kind) || call.kind == CallKind::kReduceScatter;
+  const std::size_t shown_bytes = each ? all : block;
+  const auto shown_by = [&](int index) -> const std::byte* {
+    const std::byte* const line = run.members[static_cast<std::size_t>(index)].seat->line;
+    if (shown_bytes <= ShmSeat::kLineBytes) return line;
+    std::uint64_t offset = 0;
+    std::memcpy(&offset, line, sizeof(offset));
+    return heap_of(run, index) + offset;
+  };
+  if (!reduces(call.kind)) {
+    for (int from = 0; from < run.size; ++from) {
+      if (!gives(call.kind, from, root) || !gets(call.kind, run.me, root)) continue;
+      std::memcpy(run.call.out.data + out_offset(call.kind, from, block),
+                  shown_by(from) + in_offset(call.kind, run.me, block), block);
+    }
+    return;
+  }
+  if (call.kind == CallKind::kReduce && run.me != root) return;
+  const std::size_t skip =
+      call.kind == CallKind::kReduceScatter ? static_cast<std::size_t>(run.me) * block : 0;
+  sources_.resize(static_cast<std::size_t>(run.size));
+  for (int i = 0; i < run.size; ++i) sources_[static_cast<std::size_t>(i)] = shown_by(i) + skip;
+  const Combine combine(call.dtype, call.op);
+  combine(run.call.out.data, sources_.data(), run.size, block / size_bytes(call.dtype));
+}
+
+}  // namespace motley

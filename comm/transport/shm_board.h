@@ -1,0 +1,55 @@
+// comm/transport/shm_board.h: where a rank shows its part of each collective under way to its
+// peers.
+//
+// The board has seats. A rank takes a seat for a call, writes what the call is and what it gives,
+// and at last the key, by which the others know the seat. Only the owner writes to its board, so a
+// rank that dies leaves nothing half done. A seat is used again once all members of its last call
+// are through with that call, as the words of their own boards tell: nobody acknowledges anything.
+//
+// Which seat: the same for all members if it is free, seat_hint(); the next free one otherwise,
+// which counts as a stray, and is searched for by those who see that count change.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/transport/shm_ring.h"
+#include "comm/transport/transport.h"
+
+namespace motley {
+
+struct ShmSeat {
+  static constexpr std::size_t kLineBytes = 52;
+
+  // key, ticket and up to 52 bytes of data come in one transfer between cores.
+  alignas(kCacheLine) std::atomic<std::uint64_t> key;  // written last; 0: empty
+  std::atomic<std::uint32_t> ticket;  // grows with every call of this board; never 0
+  std::byte line[kLineBytes];
+  // What the key stands for, for those who look for another call.
+  alignas(kCacheLine) CallId id;
+  Fingerprint fingerprint;
+  // How far the owner has come, in pieces; each line has one writer and is read by all.
+  alignas(kCacheLine) std::atomic<std::uint32_t> given;   // pieces laid out
+  std::atomic<std::uint64_t> slots;                       // where, from the start of the heap
+  alignas(kCacheLine) std::atomic<std::uint32_t> taken;   // pieces taken or reduced
+  alignas(kCacheLine) std::atomic<std::uint32_t> writes;  // 1: the owner writes to others' buffers
+};
+
+struct ShmBoard {
+  static constexpr int kSeats = 64;
+  static constexpr std::uint64_t kUsed = 1;     // in every key
+  static constexpr std::uint64_t kGivenUp = 2;  // in keys of calls that their owner has given up
+
+  alignas(kCacheLine) std::atomic<std::uint32_t> strays;  // so many there were
+  // The ticket of the call that the owner of each seat is not through with yet; else 0.
+  alignas(kCacheLine) std::atomic<std::uint32_t> busy[kSeats];
+  ShmSeat seats[kSeats];
+};
+
+// Names a call, as all its members see it: kUsed is set, kGivenUp is not.
+std::uint64_t key_of(const CallId& id, const Fingerprint& fingerprint) noexcept;
+// The seat where members look first.
+int seat_hint(const CallId& id) noexcept;
+
+}  // namespace motley

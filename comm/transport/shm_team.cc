@@ -1,0 +1,289 @@
+#include "comm/transport/shm_team.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+
+#include "comm/transport/pause.h"
+
+namespace motley {
+namespace {
+
+// How often a new call looks for the others before it is left to whoever waits for it.
+constexpr int kEagerLooks = 200;
+constexpr int kMostMoves = 16;  // before somebody looks at the time again
+constexpr int kFarLook = 32;    // every so often not only where it should be
+// A seat of a call that its owner gave up stays as it is at least so long: a member that found it
+// just before has shown itself by then.
+constexpr Duration kQuarantine = std::chrono::milliseconds(20);
+// So many slots of a size are made before it is looked for used ones.
+constexpr int kFewSlots = 4;
+
+}  // namespace
+
+ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
+                 const std::vector<const ShmSegment*>& segments, bool spins, Clock& clock)
+    : rank_(rank),
+      spins_(spins),
+      clock_(clock),
+      heap_(std::move(heap)),
+      board_(&heap_->segment().board()) {
+  for (const ShmSegment* segment : segments) {
+    Peer& it = peers_.emplace_back();
+    const ShmSegment& memory = segment != nullptr ? *segment : heap_->segment();
+    it.board = &memory.board();
+    it.heap = memory.heap();
+    if (segment != nullptr) it.doorbell = &memory.doorbell();
+  }
+}
+
+// As it is between two cores that share a cache; the copies cost more than the handshakes.
+std::optional<Duration> ShmTeam::price(CallKind kind, std::size_t bytes,
+                                       int members) const noexcept {
+  if (members < 2 || !way_of(kind, bytes, members)) return std::nullopt;
+  const double copies = static_cast<double>(bytes) * (reduces(kind) ? 3 : 2);
+  return seconds(200e-9 * members + copies / 10e9);
+}
+
+SharedBuffer ShmTeam::allocate(std::size_t bytes) {
+  return SharedBuffer(heap_->take(bytes), bytes, heap_);
+}
+
+TeamRun& ShmTeam::begin(const TeamCall& call) {
+  if (spare_.empty()) spare_.push_back(&runs_.emplace_back());
+  ShmRun& run = *spare_.back();
+  spare_.pop_back();
+  run.state = TeamRun::State::kRuns;
+  run.peer = -1;
+  run.call = call;
+  run.key = key_of(call.id, call.fingerprint);
+  run.hint = seat_hint(call.id);
+  run.me = call.group->index_of(rank_);
+  run.size = call.group->size();
+  run.seat = -1;
+  run.found = 0;
+  run.news = false;
+  run.awaited = nullptr;
+  run.decided = false;
+  run.given = run.done = 0;
+  run.step = 0;
+  run.slots = nullptr;
+  run.progress = 0;
+  run.members.assign(static_cast<std::size_t>(run.size), {});
+  for (int i = 0; i < run.size; ++i) {
+    run.members[static_cast<std::size_t>(i)].rank = call.group->rank_at(i);
+  }
+  const Fingerprint& what = call.fingerprint;
+  run.way = *way_of(what.kind, what.count * size_bytes(what.dtype), run.size);
+  under_way_.push_back(&run);
+  try {
+    move(run);
+    if (spins_ && run.way == ShmRun::Way::kAtOnce) look_for_a_while(run);
+  } catch (const Error&) {
+    end(run);
+    throw;
+  }
+  tell(run);
+  return run;
+}
+
+// Where the others are there, a small call is over in less time than anything else would take; and
+// a large one waits for them a moment now and then.
+void ShmTeam::look_for_a_while(ShmRun& run) {
+  int moves = 0;
+  for (int i = 1; i <= kEagerLooks && run.state == TeamRun::State::kRuns; ++i) {
+    if (run.found == run.size) {
+      if (!ready(run)) {
+        pause_briefly();
+      } else if (move(run)) {
+        if (++moves == kMostMoves) return;
+        i = 0;
+      }
+      continue;
+    }
+    const ShmRun::Member& next = run.members[static_cast<std::size_t>(run.found)];
+    const ShmSeat& shown = peer(next.rank).board->seats[run.hint];
+    if (shown.key.load(std::memory_order_acquire) == run.key || i % kFarLook == 0) {
+      move(run);
+    } else {
+      pause_briefly();
+    }
+  }
+}
+
+bool ShmTeam::advance(TeamRun& team_run) {
+  auto& run = static_cast<ShmRun&>(team_run);
+  const bool moved = move(run);
+  if (moved && spins_) look_for_a_while(run);
+  tell(run);
+  return moved;
+}
+
+bool ShmTeam::move(ShmRun& run) {
+  if (run.state != TeamRun::State::kRuns) return false;
+  if (run.seat < 0 && !claim(run)) return false;
+  switch (run.way) {
+    case ShmRun::Way::kReduce:
+      return reduce(run);
+    case ShmRun::Way::kExchange:
+      return exchange(run);
+    case ShmRun::Way::kAtOnce:
+      break;
+  }
+  return at_once(run);
+}
+
+void ShmTeam::end(TeamRun& team_run) noexcept {
+  auto& run = static_cast<ShmRun&>(team_run);
+  if (run.seat >= 0) {
+    Seat& mine = seat(run);
+    mine.state = Seat::kOver;
+    if (run.state != TeamRun::State::kDone) {
+      own(run).key.store(run.key | ShmBoard::kGivenUp, std::memory_order_seq_cst);
+      mine.state = Seat::kGivenUp;
+      mine.given_up = clock_.now();
+      if (run.way == ShmRun::Way::kReduce && run.offer.out != ShmRun::Offer::kPrivate) {
+        stop_writers(run);
+      }
+    }
+    std::swap(mine.members, run.members);
+    board_->busy[run.seat].store(0, std::memory_order_release);
+  }
+  std::erase(under_way_, &run);
+  spare_.push_back(&run);
+}
+
+// Takes a seat, the one where the others look first if it is free.
+bool ShmTeam::claim(ShmRun& run) {
+  const int hint = run.hint;
+  if (seats_[static_cast<std::size_t>(hint)].state != Seat::kFree) sweep();
+  int at = hint;
+  while (seats_[static_cast<std::size_t>(at)].state != Seat::kFree) {
+    at = (at + 1) % ShmBoard::kSeats;
+    if (at != hint) continue;
+    run.peer = blocker(seats_[static_cast<std::size_t>(hint)]);
+    return false;
+  }
+  run.seat = at;
+  Seat& mine = seat(run);
+  mine.state = Seat::kBusy;
+  mine.key = run.key;
+  if (++tickets_ == 0) ++tickets_;
+  board_->busy[at].store(tickets_, std::memory_order_relaxed);
+  ShmSeat& shown = own(run);
+  shown.key.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  shown.ticket.store(tickets_, std::memory_order_relaxed);
+  shown.id = run.call.id;
+  shown.fingerprint = run.call.fingerprint;
+  shown.given.store(0, std::memory_order_relaxed);
+  shown.taken.store(0, std::memory_order_relaxed);
+  shown.writes.store(0, std::memory_order_relaxed);
+  if (run.way == ShmRun::Way::kAtOnce) {
+    show_at_once(run);
+  } else {
+    show_offer(run);
+  }
+  shown.key.store(run.key, std::memory_order_release);
+  if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
+  run.news = true;
+  ring(run);
+  // The next call of the group will sit here: nobody reads it any more, so the line may come back.
+  fetch_for_writing(&board_->seats[(at + 1) % ShmBoard::kSeats]);
+  return true;
+}
+
+// Who sleeps looked once more after saying so; so we look who sleeps once our news can be seen.
+void ShmTeam::tell(ShmRun& run) noexcept {
+  if (!std::exchange(run.news, false)) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring(run);
+}
+
+void ShmTeam::ring(const ShmRun& run) const noexcept {
+  for (const ShmRun::Member& member : run.members) {
+    Doorbell* const bell = peer(member.rank).doorbell;
+    if (bell != nullptr && bell->waiting.load(std::memory_order_relaxed) != 0) bell->ring();
+  }
+}
+
+// Frees the seats, and their slots, that nobody reads any more.
+void ShmTeam::sweep() noexcept {
+  for (Seat& it : seats_) {
+    if (it.state != Seat::kOver && it.state != Seat::kGivenUp) continue;
+    const auto over = [&](const ShmRun::Member& member) { return over_for(it, member); };
+    if (!std::all_of(it.members.begin(), it.members.end(), over)) continue;
+    it.state = Seat::kFree;
+    if (it.slots.data != nullptr) {
+      slots_[std::bit_width(it.slots.bytes)].push_back(it.slots.data);
+      it.slots = {};
+    }
+  }
+}
+
+bool ShmTeam::over_for(const Seat& mine, const ShmRun::Member& member) const noexcept {
+  const Peer& it = peer(member.rank);
+  if (member.rank == rank_ || it.lost) return true;
+  const auto busy = [&](int at) { return it.board->busy[at].load(std::memory_order_acquire); };
+  if (member.at >= 0) return busy(member.at) != member.ticket;
+  if (clock_.now() < mine.given_up + kQuarantine) return false;
+  for (int at = 0; at < ShmBoard::kSeats; ++at) {
+    if (busy(at) != 0 && it.board->seats[at].key.load(std::memory_order_acquire) == mine.key)
+      return false;
+  }
+  return true;
+}
+
+// A member that keeps the seat from being used again.
+int ShmTeam::blocker(const Seat& mine) const noexcept {
+  for (const ShmRun::Member& member : mine.members) {
+    if (!over_for(mine, member)) return member.rank;
+  }
+  return -1;
+}
+
+// Slots of at least `bytes` for the run's seat. Used ones come first: they are in the caches.
+void ShmTeam::keep_slots(ShmRun& run, std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(bytes);
+  std::vector<std::byte*>& spare = slots_[std::bit_width(size)];
+  int& made = slots_made_[std::bit_width(size)];
+  if (spare.empty() && made >= kFewSlots) sweep();
+  if (spare.empty()) {
+    spare.push_back(heap_->take(size));
+    ++made;
+  }
+  seat(run).slots = {spare.back(), size};
+  spare.pop_back();
+  run.slots = seat(run).slots.data;
+  own(run).slots.store(static_cast<std::uint64_t>(run.slots - heap_->base()),
+                       std::memory_order_relaxed);
+}
+
+bool ShmTeam::ready() const noexcept {
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [&](const ShmRun* run) { return ready(*run); });
+}
+
+bool ShmTeam::starved() const noexcept {
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [](const ShmRun* run) { return run->seat < 0; });
+}
+
+bool ShmTeam::ready(const ShmRun& run) const noexcept {
+  if (run.state != TeamRun::State::kRuns) return true;
+  if (run.seat < 0) return false;
+  if (run.awaited != nullptr) {
+    const std::uint32_t now = run.awaited->load(std::memory_order_acquire);
+    return static_cast<std::int32_t>(now - run.value) >= 0;
+  }
+  if (run.found == run.size) return true;
+  const Peer& it = peer(run.members[static_cast<std::size_t>(run.found)].rank);
+  const auto hint = static_cast<std::size_t>(run.hint);
+  const ShmSeat& shown = it.board->seats[hint];
+  if (it.board->strays.load(std::memory_order_acquire) != it.strays) return true;
+  if (shown.ticket.load(std::memory_order_relaxed) == it.used[hint]) return false;
+  return shown.key.load(std::memory_order_acquire) == run.key || shown.id == run.call.id;
+}
+
+}  // namespace motley

@@ -1,0 +1,147 @@
+// comm/transport/shm_team.h: collectives of ranks that map each other's memory.
+//
+// Every member shows its part on its board (shm_board.h), finds the others' and takes what it
+// needs. A rank writes to its own memory only, with one exception: an all-reduce or reduce of
+// buffers from allocate() stores results right where they belong, in the other members' buffers.
+//
+// Three ways, by size and by where the buffers are:
+//   at once     up to some KiB: each shows all it has, in the line of its key or in a slot, and
+//               reduces or picks from what the others show. One transfer between cores.
+//   in place    buffers from allocate(): read, and written, where they are.
+//   in pieces   other memory: each lays out a piece at a time in slots of its heap, two pieces
+//               deep, while the others take the piece before.
+// Reductions go in the order of the members, each element in one place: same bits everywhere.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/transport/shm_heap.h"
+#include "comm/transport/shm_run.h"
+#include "comm/transport/team.h"
+
+namespace motley {
+
+class ShmTeam final : public Team {
+ public:
+  // `segments`: by rank, null at the own one, whose memory is `heap`. `spins`: ranks have cores of
+  // their own, so that looking for a while costs nobody anything.
+  ShmTeam(int rank, std::shared_ptr<ShmHeap> heap, const std::vector<const ShmSegment*>& segments,
+          bool spins, Clock& clock);
+
+  std::optional<Duration> price(CallKind kind, std::size_t bytes,
+                                int members) const noexcept override;
+  TeamRun& begin(const TeamCall& call) override;
+  bool advance(TeamRun& run) override;
+  void end(TeamRun& run) noexcept override;
+  SharedBuffer allocate(std::size_t bytes) override;
+
+  // Whether a call under way could move.
+  bool ready() const noexcept;
+  // Whether a call waits for a seat, of which nobody tells: look again soon.
+  bool starved() const noexcept;
+  void lose(int rank) noexcept { peer(rank).lost = true; }
+
+ private:
+  struct Peer {
+    ShmBoard* board = nullptr;
+    Bytes heap;
+    Doorbell* doorbell = nullptr;  // null: ourselves
+    std::uint32_t strays = 0;      // its count when we last searched the whole board
+    std::vector<int> astray;       // the seats that we then found not to be where one looks first
+    bool lost = false;
+    // Ticket of the call that we last found at each of its seats: it is not found again.
+    std::array<std::uint32_t, ShmBoard::kSeats> used{};
+  };
+  struct Slots {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct Seat {  // one of ours
+    enum State : std::uint8_t { kFree, kBusy, kOver, kGivenUp };
+    State state = kFree;
+    std::uint64_t key = 0;
+    TimePoint given_up{};
+    Slots slots;
+    std::vector<ShmRun::Member> members;
+  };
+
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  const Peer& peer(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  Seat& seat(const ShmRun& run) noexcept { return seats_[static_cast<std::size_t>(run.seat)]; }
+
+  // --- seats (shm_team.cc, shm_find.cc)
+  // -----------------------------------------------------------
+  bool claim(ShmRun& run);
+  bool find_all(ShmRun& run);
+  bool find(ShmRun& run, int index);
+  bool find_oldest(ShmRun& run, int index);
+  void search(Peer& peer);
+  bool disagrees(ShmRun& run, int index);
+  bool take(ShmRun& run, int index, int at) noexcept;
+  bool disagrees(ShmRun& run, int index, int at) noexcept;
+  void sweep() noexcept;
+  bool over_for(const Seat& mine, const ShmRun::Member& member) const noexcept;
+  int blocker(const Seat& mine) const noexcept;
+  void keep_slots(ShmRun& run, std::size_t bytes);
+  bool move(ShmRun& run);
+  void look_for_a_while(ShmRun& run);
+  void tell(ShmRun& run) noexcept;
+  void ring(const ShmRun& run) const noexcept;
+  bool ready(const ShmRun& run) const noexcept;
+  ShmSeat& own(const ShmRun& run) noexcept {
+    return board_->seats[static_cast<std::size_t>(run.seat)];
+  }
+
+  // --- the ways (shm_pieces.cc, shm_at_once.cc, shm_reduce.cc, shm_exchange.cc) ------------------
+  using Count = std::atomic<std::uint32_t> ShmSeat::*;
+
+  static std::optional<ShmRun::Way> way_of(CallKind kind, std::size_t bytes, int members) noexcept;
+  void show_offer(ShmRun& run);
+  ShmRun::Offer offer_of(const ShmRun& run, int index) const noexcept;
+  std::byte* heap_of(const ShmRun& run, int index) const noexcept;
+  const std::byte* slots_of(const ShmRun& run, int index) const noexcept;
+  bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
+  bool all_have(ShmRun& run, Count count, std::uint32_t value) const noexcept;
+  void publish(ShmRun& run, Count count, std::uint32_t value) noexcept;
+  void stop_writers(const ShmRun& run) noexcept;
+  static void copy_out(const ShmRun& run, std::byte* to, const std::byte* from, std::size_t bytes);
+
+  void show_at_once(ShmRun& run);
+  bool at_once(ShmRun& run);
+  void finish_at_once(ShmRun& run);
+
+  bool reduce(ShmRun& run);
+  bool reduce_in_pieces(ShmRun& run);
+  bool give_to_reduce(ShmRun& run);
+  void reduce_piece(ShmRun& run, std::uint32_t k);
+  bool reduces_in_place(const ShmRun& run) const noexcept;
+  bool reduce_in_place(ShmRun& run);
+  bool may_write(ShmRun& run);
+  void reduce_part(ShmRun& run, std::size_t part);
+  static std::size_t own_block(const ShmRun& run) noexcept;
+
+  bool exchange(ShmRun& run);
+  bool give_blocks(ShmRun& run);
+  bool take_block(ShmRun& run, int from);
+
+  const int rank_;
+  const bool spins_;
+  Clock& clock_;
+  std::shared_ptr<ShmHeap> heap_;
+  ShmBoard* board_;
+  std::vector<Peer> peers_;
+  std::array<Seat, ShmBoard::kSeats> seats_;
+  std::uint32_t tickets_ = 0;
+  std::deque<ShmRun> runs_;     // all there ever were
+  std::vector<ShmRun*> spare_;  // not in use
+  std::vector<ShmRun*> under_way_;
+  std::array<std::vector<std::byte*>, 64> slots_;  // free ones, by the logarithm of their size
+  std::array<int, 64> slots_made_{};
+  std::vector<const std::byte*> sources_;  // of a reduction; kept for its memory
+};
+
+}  // namespace motley

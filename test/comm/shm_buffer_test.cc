@@ -1,0 +1,223 @@
+// Large collectives of ranks that share memory: through slots, and straight in buffers from
+// Communicator::allocate; without page faults once warm; and with members that die or stop.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <numeric>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/transport/factory.h"
+#include "comm/transport/shm_heap.h"
+#include "test/support/forked_ranks.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using test::ForkedRanks;
+using test::run_ranks_on;
+using testing::Each;
+
+// A buffer of int32 in own memory, or in shared memory.
+struct Numbers {
+  Numbers(Communicator& comm, std::size_t n, bool shared) : own(shared ? 0 : n) {
+    if (shared) buffer = comm.allocate(n * sizeof(std::int32_t));
+    values = shared ? buffer.as<std::int32_t>().first(n) : std::span(own);
+  }
+  View view() { return values; }
+
+  SharedBuffer buffer;
+  std::vector<std::int32_t> own;
+  std::span<std::int32_t> values;
+};
+
+struct Case {
+  int ranks;
+  std::size_t n;
+  int shared;  // ranks below this one have shared buffers
+};
+
+class ShmBuffers : public testing::TestWithParam<Case> {};
+
+TEST_P(ShmBuffers, AllReduceOutOfPlaceAndInPlace) {
+  const auto [ranks, n, shared] = GetParam();
+  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+    Numbers in(comm, n, comm.rank() < shared), out(comm, n, comm.rank() < shared);
+    const std::int32_t terms = ranks * (ranks + 1) / 2;
+    for (int round = 1; round <= 3; ++round) {
+      for (std::size_t i = 0; i < n; ++i) {
+        in.values[i] = (comm.rank() + 1) * (round + static_cast<std::int32_t>(i % 1000));
+      }
+      comm.all_reduce(ConstView(in.view()), out.view(), ReduceOp::kSum).wait();
+      comm.all_reduce(in.view(), ReduceOp::kSum).wait();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::int32_t expected = terms * (round + static_cast<std::int32_t>(i % 1000));
+        wrong += out.values[i] != expected || in.values[i] != expected;
+      }
+      ASSERT_EQ(wrong, 0u) << "round " << round << ", rank " << comm.rank();
+    }
+  });
+}
+
+TEST_P(ShmBuffers, AllToAllOutOfPlaceAndInPlace) {
+  const auto [ranks, n, shared] = GetParam();
+  const std::size_t block = n / static_cast<std::size_t>(ranks);
+  const std::size_t all = block * static_cast<std::size_t>(ranks);
+  run_ranks_on("shm", ranks, [&, ranks = ranks, shared = shared](Communicator& comm) {
+    Numbers in(comm, all, comm.rank() < shared), out(comm, all, comm.rank() < shared);
+    const auto value = [&](int from, int to, std::size_t i, int round) {
+      return from * 100'000 + to * 10'000 + round + static_cast<std::int32_t>(i % 1000);
+    };
+    for (int round = 1; round <= 3; ++round) {
+      for (std::size_t i = 0; i < all; ++i) {
+        in.values[i] = value(comm.rank(), static_cast<int>(i / block), i % block, round);
+      }
+      comm.all_to_all(ConstView(in.view()), out.view()).wait();
+      comm.all_to_all(ConstView(in.view()), in.view()).wait();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < all; ++i) {
+        const auto expected = value(static_cast<int>(i / block), comm.rank(), i % block, round);
+        wrong += out.values[i] != expected || in.values[i] != expected;
+      }
+      ASSERT_EQ(wrong, 0u) << "round " << round << ", rank " << comm.rank() << " of " << ranks;
+    }
+  });
+}
+
+TEST_P(ShmBuffers, Broadcast) {
+  const auto [ranks, n, shared] = GetParam();
+  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+    Numbers data(comm, n, comm.rank() < shared);
+    for (const int root : {0, ranks - 1}) {
+      if (comm.rank() == root) std::iota(data.values.begin(), data.values.end(), root);
+      comm.broadcast(data.view(), root).wait();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        wrong += data.values[i] != root + static_cast<std::int32_t>(i);
+      }
+      ASSERT_EQ(wrong, 0u) << "root " << root << ", rank " << comm.rank();
+    }
+  });
+}
+
+// 4,097 and 9,001: just above what is shown at once. 70,000: one piece. 1,000,003: many pieces, the
+// last one ragged. Shared: nobody, everybody, all but the last.
+INSTANTIATE_TEST_SUITE_P(Sizes, ShmBuffers,
+                         testing::Values(Case{2, 4097, 0}, Case{2, 9001, 2}, Case{2, 1'000'003, 0},
+                                         Case{2, 1'000'003, 2}, Case{2, 1'000'003, 1},
+                                         Case{3, 70'000, 0}, Case{3, 1'000'003, 3},
+                                         Case{4, 1'000'003, 3}, Case{7, 70'000, 7},
+                                         Case{8, 300'000, 0}),
+                         [](const auto& param) {
+                           return std::to_string(param.param.ranks) + "_ranks_" +
+                                  std::to_string(param.param.n) + "_shared_" +
+                                  std::to_string(param.param.shared);
+                         });
+
+TEST(ShmBuffer, AreZeroAtFirstAndUsableAfterTheirCommunicator) {
+  std::vector<SharedBuffer> kept(2);
+  run_ranks_on("shm", 2, [&](Communicator& comm) {
+    for (int round = 0; round < 3; ++round) {
+      SharedBuffer buffer = comm.allocate(100'000 * sizeof(float));
+      ASSERT_EQ(buffer.size_bytes(), 400'000u);
+      EXPECT_THAT(buffer.as<float>(), Each(0.f));
+      std::fill(buffer.as<float>().begin(), buffer.as<float>().end(), 1.f);
+      kept[static_cast<std::size_t>(comm.rank())] = std::move(buffer);  // gives the last one back
+    }
+  });
+  for (const SharedBuffer& buffer : kept) EXPECT_THAT(buffer.as<float>(), Each(1.f));
+}
+
+TEST(ShmBuffer, WithoutSharedMemoryAreOrdinaryMemory) {
+  run_ranks_on("inproc", 2, [](Communicator& comm) {
+    const SharedBuffer buffer = comm.allocate(1000 * sizeof(float));
+    std::fill(buffer.as<float>().begin(), buffer.as<float>().end(), 1.f);
+    comm.all_reduce(buffer.as<float>(), ReduceOp::kSum).wait();
+    EXPECT_THAT(buffer.as<float>(), Each(2.f));
+  });
+}
+
+TEST(ShmHeap, GivesBlocksOutAgainAndRefusesMoreThanThereIs) {
+  ShmHeap heap(ShmSegment::create(0, 1, 64, 8 << 20));
+  std::byte* const a = heap.take(5000);
+  std::byte* const b = heap.take(1);
+  EXPECT_EQ(b - a, 8192);
+  EXPECT_EQ(heap.offset_of(a, 5000), 0u);
+  EXPECT_EQ(heap.offset_of(b + 4, 1), 8196u);
+  EXPECT_FALSE(heap.offset_of(&*std::make_unique<std::byte>(), 1).has_value());
+  heap.give_back(a, 5000);
+  EXPECT_EQ(heap.take(8192), a);
+  heap.recycle(a, 8192);
+  heap.recycle(b, 1);
+  EXPECT_EQ(heap.take(8 << 20), a) << "the pieces are one again";
+  try {
+    heap.take(1);
+    FAIL() << "there is none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_THAT(error.what(), testing::HasSubstr("8388608"));
+  }
+}
+
+// The peer that still writes has the old memory, the owner a copy at the same address.
+TEST(ShmHeap, DetachesABlockFromThoseWhoMapIt) {
+  ShmHeap heap(ShmSegment::create(0, 1, 64, 8 << 20));
+  const ShmSegment peer = ShmSegment::open(heap.segment().address(), 0, 1, 64);
+  std::byte* const block = heap.take(10'000);
+  std::byte* const next = heap.take(100);
+  block[9'999] = std::byte{1};
+  ASSERT_EQ(peer.heap()[9'999], std::byte{1});
+  heap.detach(block, 10'000);
+  EXPECT_EQ(block[9'999], std::byte{1});
+  peer.heap()[9'999] = std::byte{2};
+  EXPECT_EQ(block[9'999], std::byte{1});
+  EXPECT_FALSE(heap.offset_of(block, 10'000).has_value());
+  EXPECT_TRUE(heap.offset_of(next, 100).has_value());
+  heap.give_back(block, 10'000);
+  EXPECT_NE(heap.take(10'000), block) << "never again";
+}
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(ShmProcesses, TouchNoNewPagesOnceTheyAreWarm) {
+  ForkedRanks ranks(2, [](int rank, Store& store) {
+    Options options;
+    options.rank = rank;
+    options.size = 2;
+    Clock& clock = Clock::real();
+    Communicator comm(make_shm_transport({.rank = rank,
+                                          .size = 2,
+                                          .store = store,
+                                          .name = "test",
+                                          .clock = clock,
+                                          .options = options,
+                                          .deadline = clock.now() + seconds(30)}),
+                      clock, options);
+    std::vector<std::vector<float>> data;
+    for (const std::size_t n : {1, 100, 4000, 50'000, 1'000'000}) data.emplace_back(n, 1.f);
+    SharedBuffer shared = comm.allocate(4'000'000);
+    const auto round = [&] {
+      for (auto& buffer : data) comm.all_reduce(buffer, ReduceOp::kMax).wait();
+      comm.all_reduce(shared.as<float>(), ReduceOp::kMax).wait();
+      comm.barrier().wait();
+    };
+    for (int i = 0; i < 50; ++i) round();
+    const long before = page_faults();
+    for (int i = 0; i < 50; ++i) round();
+    const long faults = page_faults() - before;
+    if (faults > 20) std::fprintf(stderr, "rank %d: %ld page faults\n", rank, faults);
+    return faults <= 20;  // 300 calls; 20 leave room for what is not ours
+  });
+  for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace motley

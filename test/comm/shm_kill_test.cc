@@ -1,0 +1,133 @@
+// Ranks of a team that are killed or stopped in the middle of calls: the others learn who, in time,
+// and nothing is written to their buffers afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "test/comm/forked.h"
+
+namespace motley::test {
+namespace {
+
+constexpr int kRanks = 3;
+
+enum class Traffic { kSmall, kPieces, kInPlace, kExchange };
+
+Communicator join(const std::string& controller, int rank) {
+  Options options;
+  options.rank = rank;
+  options.size = kRanks;
+  options.controller = controller;
+  options.token = "secret";
+  options.transport = "shm";
+  return Communicator::join(options);
+}
+
+// Makes calls until one fails; returns what it says.
+Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
+  const auto step = [&](int i) {
+    const CallOptions options{.timeout = timeout};
+    if (traffic == Traffic::kExchange) return comm.all_to_all(ConstView(data), data, options);
+    if (i % 50 == 0) return comm.broadcast(data, 1, options);
+    return comm.all_reduce(data, ReduceOp::kMax, options);
+  };
+  try {
+    for (int i = 0;; ++i) step(i).wait();
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+SharedBuffer buffer_for(Communicator& comm, Traffic traffic) {
+  const std::size_t bytes = traffic == Traffic::kSmall ? 12 : 12 << 20;
+  return traffic == Traffic::kInPlace ? comm.allocate(bytes) : SharedBuffer::of_own_memory(bytes);
+}
+
+// The ranks of a job that suffer `traffic`; `check` says whether an error of a survivor is right.
+class Job {
+ public:
+  Job(Traffic traffic, Duration timeout,
+      const std::function<bool(const Error&, Communicator&, View)>& check)
+      : controller_({.size = kRanks, .token = "secret"}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks_.push_back(std::make_unique<Forked>([&, rank] {
+        Communicator comm = join(controller_.address(), rank);
+        const SharedBuffer buffer = buffer_for(comm, traffic);
+        const View data(buffer.as<float>());
+        const Error error = fail(comm, traffic, data, timeout);
+        if (!check(error, comm, data)) throw error;
+        raise(SIGSTOP);  // done; an end would look like another death to those who still check
+      }));
+    }
+  }
+  const Forked& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  // Waits until a rank has checked its error, and stops; false if it ends instead.
+  bool stops(int rank_) const {
+    int status = 0;
+    return waitpid(rank(rank_).pid(), &status, WUNTRACED) == rank(rank_).pid() &&
+           WIFSTOPPED(status);
+  }
+
+ private:
+  ForkedController controller_;
+  std::vector<std::unique_ptr<Forked>> ranks_;
+};
+
+class ShmKill : public testing::TestWithParam<Traffic> {};
+
+TEST_P(ShmKill, EverySurvivorNamesTheRankThatWasKilled) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()) + 1);
+  for (int victim = 0; victim < kRanks; ++victim) {
+    const int delay_ms = 150 + static_cast<int>(random() % 100);  // while they join, or later
+    SCOPED_TRACE("rank " + std::to_string(victim) + " killed after " + std::to_string(delay_ms));
+    Job job(GetParam(), seconds(20), [victim](const Error& error, Communicator&, View) {
+      return error.code() == ErrorCode::kPeerLost && error.ranks() == std::vector<int>{victim};
+    });
+    Clock::real().sleep_until(Clock::real().now() + std::chrono::milliseconds(delay_ms));
+    job.rank(victim).signal(SIGKILL);
+    const TimePoint start = Clock::real().now();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_TRUE(job.stops(rank)) << "rank " << rank;
+    }
+    EXPECT_LT(Clock::real().now() - start, seconds(15));
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Traffic>& traffic) {
+  const char* const names[] = {"Small", "Pieces", "InPlace", "Exchange"};
+  return names[static_cast<int>(traffic.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Traffic, ShmKill,
+                         testing::Values(Traffic::kSmall, Traffic::kPieces, Traffic::kInPlace,
+                                         Traffic::kExchange),
+                         name_of);
+
+// The stopped rank is in the middle of writing to the others' buffers, and goes on with that when
+// they have long returned.
+TEST(ShmStop, NothingIsWrittenAfterACallHasFailed) {
+  Job job(Traffic::kInPlace, seconds(0.3), [](const Error& error, Communicator& comm, View data) {
+    if (comm.rank() == 1) pause();  // it may fail as it likes, or not: it is killed in the end
+    if (error.code() != ErrorCode::kTimeout) return false;
+    const std::vector<std::byte> at_once(data.bytes().begin(), data.bytes().end());
+    raise(SIGSTOP);  // until rank 1 has gone on
+    return std::equal(at_once.begin(), at_once.end(), data.bytes().begin());
+  });
+  Clock::real().sleep_until(Clock::real().now() + seconds(0.4));
+  job.rank(1).signal(SIGSTOP);
+  for (const int rank : {0, 2}) ASSERT_TRUE(job.stops(rank)) << "rank " << rank;
+  job.rank(1).signal(SIGCONT);
+  Clock::real().sleep_until(Clock::real().now() + seconds(0.1));  // it writes what it had in hand
+  for (const int rank : {0, 2}) job.rank(rank).signal(SIGCONT);
+  for (const int rank : {0, 2}) EXPECT_TRUE(job.stops(rank)) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace motley::test

@@ -1,0 +1,303 @@
+// Collectives that ranks of one host run in each other's memory: exact, the same bits everywhere,
+// and no worse than messages when ranks disagree, are late, cancel or die.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/executor/engine.h"
+#include "comm/transport/shm_board.h"
+#include "comm/transport/team.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using test::run_ranks_on;
+using testing::Each;
+using testing::HasSubstr;
+
+void run_team(int ranks, const test::RankBody& body) { run_ranks_on("shm", ranks, body); }
+
+// The code and key facts of what `body` throws on this rank.
+template <class Body>
+void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
+  }
+}
+
+TEST(ShmTeam, RunsTheCallsOfRanksThatShareMemory) {
+  run_team(3, [](Communicator& comm) {
+    const Team* const team = comm.engine().transport().team();
+    ASSERT_NE(team, nullptr);
+    for (const std::size_t bytes : {0, 4, 4096}) {
+      EXPECT_TRUE(team->price(CallKind::kAllReduce, bytes, 3).has_value());
+    }
+    EXPECT_FALSE(team->price(CallKind::kAllReduce, 4, 1).has_value());
+  });
+}
+
+template <class T>
+class ShmTeamTypes : public testing::Test {};
+using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
+                             std::int64_t>;
+TYPED_TEST_SUITE(ShmTeamTypes, Types);
+
+// Small whole numbers are exact in every type. Sizes: less than a vector, a line to the brim and
+// one element more (52 bytes), slots, vectors with a rest, and every larger way.
+TYPED_TEST(ShmTeamTypes, ReducesEveryTypeWithEveryOperation) {
+  const auto number = [](int x) {
+    if constexpr (std::is_integral_v<TypeParam>)
+      return static_cast<TypeParam>(x);
+    else
+      return TypeParam(static_cast<float>(x));
+  };
+  const auto value = [](TypeParam x) { return static_cast<double>(static_cast<float>(x)); };
+  run_team(3, [&](Communicator& comm) {
+    for (const std::size_t n : {0, 1, 6, 7, 13, 14, 26, 27, 52, 53, 1000, 4097, 300'001}) {
+      const auto reduce = [&](ReduceOp op, double expected) {
+        std::vector<TypeParam> data(n, number(2 * comm.rank() + 2));  // 2, 4, 6
+        comm.all_reduce(data, op).wait();
+        const auto wrong = std::find_if(data.begin(), data.end(),
+                                        [&](TypeParam x) { return value(x) != expected; });
+        EXPECT_EQ(wrong - data.begin(), static_cast<std::ptrdiff_t>(n)) << name(op);
+      };
+      reduce(ReduceOp::kSum, 12);
+      reduce(ReduceOp::kProduct, 48);
+      reduce(ReduceOp::kMin, 2);
+      reduce(ReduceOp::kMax, 6);
+      reduce(ReduceOp::kAverage, 4);
+    }
+  });
+}
+
+// In rank order: the sum of 1e8, -1e8 and 1 is 1; any other order of these floats loses the 1.
+TEST(ShmTeam, ReducesInTheOrderOfTheMembers) {
+  run_team(3, [](Communicator& comm) {
+    for (const std::size_t n : {3, 1000, 200'000}) {
+      const float mine[] = {1e8f, -1e8f, 1.f};
+      const std::vector<float> in(n, mine[comm.rank()]);
+      std::vector<float> out(n);
+      comm.all_reduce(in, out, ReduceOp::kSum).wait();
+      EXPECT_THAT(out, Each(1.f));
+      EXPECT_THAT(in, Each(mine[comm.rank()]));
+    }
+  });
+}
+
+TEST(ShmTeam, RunsOnGroupsOfAnyRanksAtOnce) {
+  run_team(5, [](Communicator& comm) {
+    const Group odd({3, 1}, {.id = 1});
+    const Group even({0, 2, 4}, {.id = 2});
+    const Group& mine = comm.rank() % 2 == 1 ? odd : even;
+    for (int round = 0; round < 300; ++round) {
+      std::vector<std::int64_t> data(round % 3 * 100 + 1, comm.rank());
+      Request world = comm.barrier();
+      comm.all_reduce(data, ReduceOp::kSum, {.group = &mine}).wait();
+      ASSERT_THAT(data, Each(comm.rank() % 2 == 1 ? 4 : 6));
+      world.wait();
+    }
+  });
+}
+
+// More calls under way than a board has seats; every rank waits for them in an order of its own.
+TEST(ShmTeam, ManyCallsMayBeUnderWayAndBeWaitedForInAnyOrder) {
+  run_team(3, [](Communicator& comm) {
+    constexpr int kCalls = ShmBoard::kSeats + 20;
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<Request> requests;
+    for (int i = 0; i < kCalls; ++i) data.emplace_back(i * 7, comm.rank() + i);
+    for (auto& buffer : data) requests.push_back(comm.all_reduce(buffer, ReduceOp::kSum));
+    std::vector<int> order(kCalls);
+    for (int i = 0; i < kCalls; ++i) order[static_cast<std::size_t>(i)] = i;
+    std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(comm.rank())));
+    for (const int i : order) requests[static_cast<std::size_t>(i)].wait();
+    for (int i = 0; i < kCalls; ++i) {
+      EXPECT_THAT(data[static_cast<std::size_t>(i)], Each(3 + 3 * i));
+    }
+  });
+}
+
+// Two calls of different groups, begun in opposite orders: neither waits for the other.
+TEST(ShmTeam, CallsOfDifferentGroupsDoNotWaitForEachOther) {
+  run_team(2, [](Communicator& comm) {
+    const Group one({0, 1}, {.id = 1}), two({1, 0}, {.id = 2});
+    for (const std::size_t n : {10, 2000, 500'000}) {
+      std::vector<float> a(n, 1), b(n, 2);
+      const auto start = [&](const Group& group, std::vector<float>& data) {
+        return comm.all_reduce(data, ReduceOp::kSum, {.group = &group});
+      };
+      if (comm.rank() == 0) {
+        Request first = start(one, a), second = start(two, b);
+        second.wait();
+        first.wait();
+      } else {
+        start(two, b).wait();
+        start(one, a).wait();
+      }
+      EXPECT_THAT(a, Each(2.f));
+      EXPECT_THAT(b, Each(4.f));
+    }
+  });
+}
+
+// A group made anew with the tag of an earlier one starts again at call 0: what the earlier one
+// showed is not taken for the new one's.
+TEST(ShmTeam, AGroupMadeAgainIsNotMistakenForTheEarlierOne) {
+  run_team(2, [](Communicator& comm) {
+    for (int round = 0; round < 1000; ++round) {
+      const Group again({0, 1}, {.id = 5});
+      std::vector<std::int32_t> data(3, round * 2 + comm.rank());
+      comm.all_reduce(data, ReduceOp::kSum, {.group = &again}).wait();
+      ASSERT_THAT(data, Each(4 * round + 1));
+    }
+  });
+}
+
+TEST(ShmTeamErrors, DisagreementIsFoundByAllWhoeverComesLast) {
+  for (const int late : {0, 1, 2}) {
+    run_team(3, [late](Communicator& comm) {
+      const Group group({0, 1, 2}, {.id = 3});
+      if (comm.rank() == late) Clock::real().sleep_until(Clock::real().now() + seconds(0.02));
+      std::vector<float> data(comm.rank() == 1 ? 10 : 12);
+      expect_error(ErrorCode::kMismatch, {"all_reduce #0", "10", "12"}, [&] {
+        comm.all_reduce(data, ReduceOp::kSum, {.group = &group, .timeout = seconds(10)}).wait();
+      });
+      std::vector<float> next(4, 1);
+      comm.all_reduce(next, ReduceOp::kSum, {.group = &group}).wait();
+      EXPECT_THAT(next, Each(3.f));
+    });
+  }
+}
+
+TEST(ShmTeamErrors, DisagreementOnOperationTypeAndKindNamesBoth) {
+  run_team(2, [](Communicator& comm) {
+    std::vector<float> floats(8);
+    std::vector<std::int32_t> ints(8);
+    const bool zero = comm.rank() == 0;
+    expect_error(ErrorCode::kMismatch, {"min", "max"},
+                 [&] { comm.all_reduce(floats, zero ? ReduceOp::kMin : ReduceOp::kMax).wait(); });
+    expect_error(ErrorCode::kMismatch, {"float32", "int32"},
+                 [&] { comm.all_reduce(zero ? View(floats) : View(ints), ReduceOp::kSum).wait(); });
+    expect_error(ErrorCode::kMismatch, {"barrier", "all_reduce"},
+                 [&] { (zero ? comm.barrier() : comm.all_reduce(floats, ReduceOp::kSum)).wait(); });
+  });
+}
+
+TEST(ShmTeamErrors, ALateRankIsNamedAndTheNextCallIsNotDisturbed) {
+  run_team(3, [](Communicator& comm) {
+    std::vector<float> data(8, 1);
+    const Group group({0, 1, 2}, {.id = 4});
+    if (comm.rank() != 2) {
+      expect_error(ErrorCode::kTimeout, {"all_reduce #0", "rank 2"}, [&] {
+        comm.all_reduce(data, ReduceOp::kSum, {.group = &group, .timeout = seconds(0.05)}).wait();
+      });
+    } else {
+      group.next_call();  // never makes it
+    }
+    comm.all_reduce(data, ReduceOp::kSum, {.group = &group}).wait();
+    EXPECT_THAT(data, Each(3.f));
+  });
+}
+
+TEST(ShmTeamErrors, ACancelledCallCompletesNowhereThatNeedsIt) {
+  run_team(2, [](Communicator& comm) {
+    for (const std::size_t n : {10, 500'000}) {
+      std::vector<float> data(n, 1);
+      if (comm.rank() == 0) {
+        Request request = comm.all_reduce(data, ReduceOp::kSum, {.timeout = seconds(10)});
+        request.cancel();
+        if (n == 10) continue;  // the other may have been there in time
+        expect_error(ErrorCode::kAborted, {"cancelled"}, [&] { request.wait(); });
+      } else {
+        Clock::real().sleep_until(Clock::real().now() + seconds(0.02));
+        try {
+          comm.all_reduce(data, ReduceOp::kSum, {.timeout = seconds(0.05)}).wait();
+          EXPECT_EQ(n, 10u);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
+        }
+      }
+    }
+    std::vector<float> next(10, 1);
+    comm.all_reduce(next, ReduceOp::kSum).wait();
+    EXPECT_THAT(next, Each(2.f));
+  });
+}
+
+// Calls that fail again and again use up no seats and no memory for good.
+TEST(ShmTeamErrors, SeatsOfFailedCallsAreUsedAgain) {
+  run_team(2, [](Communicator& comm) {
+    std::vector<float> data(100, 1);
+    for (int i = 0; i < 3 * ShmBoard::kSeats; ++i) {
+      const Group group({0, 1}, {.id = 100 + static_cast<std::uint64_t>(i)});
+      if (comm.rank() == 0) {
+        expect_error(ErrorCode::kTimeout, {"rank 1"}, [&] {
+          comm.all_reduce(data, ReduceOp::kSum, {.group = &group, .timeout = seconds(1e-3)}).wait();
+        });
+      }
+    }
+    comm.all_reduce(data, ReduceOp::kSum).wait();
+    EXPECT_THAT(data, Each(2.f));
+  });
+}
+
+std::size_t count_descriptors() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    count += entry.exists() ? 1 : 0;
+  }
+  return count;
+}
+
+std::size_t resident_pages() {
+  std::size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident;
+}
+
+// 100,000 random groups: nothing is kept of any. The first thousand warm the slots up.
+TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
+  std::vector<std::size_t> pages, descriptors;
+  run_team(4, [&](Communicator& comm) {
+    std::mt19937 random(7);  // the same on all ranks
+    for (int i = 0; i < 100'000; ++i) {
+      if (i == 1000 || i == 99'999) {
+        comm.barrier().wait();
+        if (comm.rank() == 0) pages.push_back(resident_pages());
+        if (comm.rank() == 0) descriptors.push_back(count_descriptors());
+        comm.barrier().wait();
+      }
+      std::vector<int> members;
+      while (members.size() < 2) {
+        members.clear();
+        for (int rank = 0; rank < 4; ++rank) {
+          if (random() % 2 == 0) members.push_back(rank);
+        }
+      }
+      if (std::find(members.begin(), members.end(), comm.rank()) == members.end()) continue;
+      const Group group(members, {.id = static_cast<std::uint64_t>(i) + 1});
+      std::vector<std::int32_t> data(20, comm.rank() + 1);
+      comm.all_reduce(data, ReduceOp::kMax, {.group = &group}).wait();
+      ASSERT_EQ(data[0], members.back() + 1);
+    }
+  });
+  EXPECT_EQ(descriptors[0], descriptors[1]);
+  EXPECT_LE(pages[1], pages[0] + 256);  // a megabyte for whatever the threads' heaps do
+}
+
+}  // namespace
+}  // namespace motley
