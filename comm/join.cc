@@ -90,9 +90,9 @@ std::unique_ptr<Transport> connect(TransportSetup setup, ControlClient& control,
     throw Error(ErrorCode::kInvalid,
                 fmt::format("there is no transport '{}'. Use auto, shm or ucx.", wanted));
   }
+  if (hosts > 1 || !setup.options.interface.empty()) setup.network = choose_network(setup, peers);
   if (hosts > 1) {
     setup.hosts = host_of;
-    setup.network = choose_network(setup, peers);
     watch_other_hosts(setup, control);
   }
   const std::string& device = setup.network.device;

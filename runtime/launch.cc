@@ -101,6 +101,7 @@ int launch(const LaunchOptions& options, const char* const* environment) {
   if (!controller_program.empty()) {
     std::vector<std::string> its = without_place(ours);
     its.push_back("MOTLEY_TOKEN=" + place.token);
+    its.push_back("MOTLEY_SIZE=1");  // it is no rank, whatever scheduler we were started by
     controller.emplace(controller_program, options.size, its);
     place.controller = controller->address();
   }

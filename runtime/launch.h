@@ -40,6 +40,7 @@ struct LaunchOptions {
   int size = 1;                // number of ranks, in [1, 65536]
   std::map<int, double> slow;  // by rank: how many times slower it shall compute, >= 1
   std::string transport;       // as Options::transport; empty: what the environment says
+  std::string interface;       // as Options::interface; empty: what the environment says
   Duration timeout{};          // as Options::timeout; zero: what the environment says
   WhenLost when_lost = WhenLost::kEndOthers;
   Labels labels = Labels::kRank;

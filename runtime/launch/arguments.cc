@@ -103,6 +103,8 @@ class Parser {
       parse_slow(value(), launch.slow);
     } else if (name == "--transport") {
       launch.transport = parse_transport(value());
+    } else if (name == "--iface") {
+      launch.interface = value();
     } else if (name == "--timeout") {
       launch.timeout = parse_seconds(name, value(), 1e-3);
     } else if (name == "--grace") {
@@ -135,6 +137,7 @@ Runs N copies of a program on this host as the ranks of one job, and a controlle
   -n N                  number of ranks
   --slow R:F[,R:F]      rank R computes F times slower (for experiments)
   --transport T         auto, shm or ucx
+  --iface I             network of ucx: a device (eth1) or a subnet (10.1.0.0/16)
   --timeout S           seconds that a call of the library may take
   --elastic             when a rank dies, the others go on; 0 if any rank ends with 0. Named
                         after torchrun's and Horovod's word for jobs that may lose workers.

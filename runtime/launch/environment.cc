@@ -50,6 +50,7 @@ std::vector<std::string> rank_environment(std::vector<std::string> environment, 
   const auto slow = options.slow.find(place.rank);
   if (slow != options.slow.end()) set(environment, "MOTLEY_SLOW", fmt::format("{}", slow->second));
   if (!options.transport.empty()) set(environment, "MOTLEY_TRANSPORT", options.transport);
+  if (!options.interface.empty()) set(environment, "MOTLEY_IFACE", options.interface);
   if (options.timeout > Duration::zero()) {
     set(environment, "MOTLEY_TIMEOUT", fmt::format("{}", to_seconds(options.timeout)));
   }

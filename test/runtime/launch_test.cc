@@ -37,13 +37,31 @@ std::string complaint(const std::vector<std::string>& words) {
 }
 
 TEST(Arguments, AreReadUpToTheProgram) {
-  const Arguments arguments = parse_arguments(
-      {"-n", "4", "--slow=3:4,1:1.5", "--slow", "2:8", "--transport", "shm", "--timeout=2.5",
-       "--elastic", "--grace", "0", "--controller-program", "c", "--", "train", "-n", "--", "7"});
+  const Arguments arguments = parse_arguments({"-n",
+                                               "4",
+                                               "--slow=3:4,1:1.5",
+                                               "--slow",
+                                               "2:8",
+                                               "--transport",
+                                               "shm",
+                                               "--iface",
+                                               "eth1",
+                                               "--timeout=2.5",
+                                               "--elastic",
+                                               "--grace",
+                                               "0",
+                                               "--controller-program",
+                                               "c",
+                                               "--",
+                                               "train",
+                                               "-n",
+                                               "--",
+                                               "7"});
   EXPECT_EQ(arguments.action, Action::kLaunch);
   EXPECT_EQ(arguments.launch.size, 4);
   EXPECT_THAT(arguments.launch.slow, ElementsAre(Pair(1, 1.5), Pair(2, 8), Pair(3, 4)));
   EXPECT_EQ(arguments.launch.transport, "shm");
+  EXPECT_EQ(arguments.launch.interface, "eth1");
   EXPECT_EQ(arguments.launch.timeout, seconds(2.5));
   EXPECT_EQ(arguments.launch.when_lost, WhenLost::kGoOn);
   EXPECT_EQ(arguments.launch.grace, Duration::zero());
@@ -223,9 +241,11 @@ TEST(RankEnvironment, ReplacesThePlaceOfAnOuterJob) {
   EXPECT_THAT(inner, ElementsAre("HOME=/root", "MOTLEY_CONTROLLER=tcp://h:1", "MOTLEY_LEASE=3",
                                  "MOTLEY_RANK=1", "MOTLEY_SIZE=2", "MOTLEY_SLOW=4",
                                  "MOTLEY_TIMEOUT=1", "MOTLEY_TOKEN=t", "MOTLEY_TRANSPORT=shm"));
+  options.interface = "10.1.0.0/16";
   options.timeout = seconds(2.5);
   inner = rank_environment(outer, {.rank = 0}, options);
-  EXPECT_THAT(inner, AllOf(Contains("MOTLEY_TIMEOUT=2.5"), Not(Contains("MOTLEY_SLOW=9"))));
+  EXPECT_THAT(inner, AllOf(Contains("MOTLEY_TIMEOUT=2.5"), Contains("MOTLEY_IFACE=10.1.0.0/16"),
+                           Not(Contains("MOTLEY_SLOW=9"))));
   EXPECT_EQ(value_of(inner, "MOTLEY_RANK"), "0");
   EXPECT_EQ(value_of(inner, "MOTLEY_RAN"), "");
 }
