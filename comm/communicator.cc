@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "comm/algorithm/choose.h"
+#include "comm/algorithm/chooser.h"
 #include "comm/algorithm/families.h"
 #include "comm/control/client.h"
 #include "comm/executor/engine.h"
@@ -46,6 +46,7 @@ struct Communicator::Impl {
         options(options_),
         world(Group::world(transport->size())),
         engine(std::move(transport), clock_),
+        chooser(Topology::uniform(world.size(), engine.transport().link())),
         control(std::move(control_)) {
     if (control == nullptr) return;
     control->on_lost([this](int rank, const std::string& why) { engine.report_lost(rank, why); });
@@ -82,13 +83,14 @@ struct Communicator::Impl {
     call.algorithm = algorithm_of(call, call_options.algorithm);
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
+    if (call.algorithm != TeamExecution::kAlgorithm) call.topology = &chooser.among(group);
     return engine.start(std::move(call));
   }
 
   // The family that the call asks for; else the configured one, if this collective has it; else the
   // transport's team, if it runs such calls: no schedule is faster than ranks that load from each
-  // other's memory; else the cheapest for the size class of the buffers: one choice, remembered,
-  // for all sizes up to the next power of two. A pure function of what all members know.
+  // other's memory; else the cheapest on the topology. A pure function of what all members
+  // know.
   int algorithm_of(const Call& call, const std::string& asked) {
     const std::string& wanted = asked.empty() ? options.algorithm : asked;
     const bool any = wanted == "auto";
@@ -103,20 +105,14 @@ struct Communicator::Impl {
     if (any && team != nullptr && team->price(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
-    const std::size_t size_class = std::bit_ceil(bytes);
-    const auto [it, fresh] = chosen.try_emplace({call.kind, members, size_class}, 0);
-    if (fresh) {
-      const Topology topology = Topology::uniform(members, engine.transport().link());
-      it->second = choose({.kind = call.kind, .bytes = size_class}, topology);
-    }
-    return it->second;
+    return chooser.choose({.kind = call.kind, .bytes = bytes, .root = call.root}, *call.group);
   }
 
   Clock& clock;
   Options options;
   Group world;
   Engine engine;
-  std::map<std::tuple<CallKind, int, std::size_t>, int> chosen;  // by group size and size class
+  Chooser chooser;
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
@@ -140,6 +136,16 @@ Clock& Communicator::clock() const noexcept { return impl_->clock; }
 const Group& Communicator::world() const noexcept { return impl_->world; }
 ControlClient* Communicator::control() const noexcept { return impl_->control.get(); }
 Engine& Communicator::engine() const noexcept { return impl_->engine; }
+const Topology& Communicator::topology() const noexcept { return impl_->chooser.world(); }
+
+void Communicator::use_topology(Topology topology) {
+  if (topology.ranks() != size()) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("use_topology: it has {} ranks, but there are {}. Describe them all.",
+                            topology.ranks(), size()));
+  }
+  impl_->chooser = Chooser(std::move(topology));
+}
 
 Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {
   return all_reduce(ConstView(data), data, op, options);

@@ -25,6 +25,7 @@ namespace motley {
 class ControlClient;
 class Engine;
 class Store;
+class Topology;
 class Transport;
 
 struct CallOptions {
@@ -57,6 +58,12 @@ class Communicator {
   // The connection to the controller; null where there is none (size 1, tests on bare transports).
   ControlClient* control() const noexcept;
   Engine& engine() const noexcept;
+  // Hosts and links of all ranks, by which algorithms are chosen. join() finds it as
+  // Options::topology says; else all links are alike.
+  const Topology& topology() const noexcept;
+  // Replaces it: every rank gives an equal one, while no call is under way. Throws kInvalid if it
+  // describes another number of ranks.
+  void use_topology(Topology topology);
 
   // data[i] becomes op over all members of data[i].
   //   data    [n]; same n and dtype on every member; host memory

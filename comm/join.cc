@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "comm/control/peer_probe.h"
 #include "comm/error.h"
+#include "comm/topology/settle.h"
 #include "comm/transport/composite.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/inproc.h"
@@ -74,9 +75,9 @@ void watch_other_hosts(const TransportSetup& setup, ControlClient& control) {
 }
 
 std::unique_ptr<Transport> connect(TransportSetup setup, ControlClient& control,
-                                   const std::vector<Peer>& peers) {
+                                   const std::vector<Peer>& peers,
+                                   const std::vector<int>& host_of) {
   const std::string& wanted = setup.options.transport;
-  const std::vector<int> host_of = number_hosts(peers);
   const int hosts = 1 + *std::max_element(host_of.begin(), host_of.end());
   const auto tell = [&](const std::string& how) {
     setup.options.tell(LogLevel::kInfo, fmt::format("rank {} of {}: {} hosts, joined by {}",
@@ -101,8 +102,13 @@ std::unique_ptr<Transport> connect(TransportSetup setup, ControlClient& control,
   return wanted == "auto" ? make_composite_transport(setup) : make_ucx_transport(setup);
 }
 
-std::unique_ptr<Transport> meet_and_connect(ControlClient& control, const Options& options,
-                                            Clock& clock, TimePoint deadline) {
+struct Seat {
+  std::unique_ptr<Transport> transport;
+  std::vector<int> host_of;  // by rank
+};
+
+Seat meet_and_connect(ControlClient& control, const Options& options, Clock& clock,
+                      TimePoint deadline) {
   const std::vector<Peer> peers = meet_peers(control, options, deadline);
   for (int rank = 0; rank < options.size; ++rank) {
     const Peer& peer = peers[static_cast<std::size_t>(rank)];
@@ -110,15 +116,18 @@ std::unique_ptr<Transport> meet_and_connect(ControlClient& control, const Option
     if (here && rank != options.rank) control.watch_process(rank, peer.pid);
   }
   JoiningStore store(control);
-  return connect({.rank = options.rank,
-                  .size = options.size,
-                  .store = store,
-                  .name = "world",
-                  .clock = clock,
-                  .options = options,
-                  .deadline = deadline,
-                  .check = [&] { control.check_all_live("connecting to the other ranks"); }},
-                 control, peers);
+  Seat seat{.transport = nullptr, .host_of = number_hosts(peers)};
+  seat.transport =
+      connect({.rank = options.rank,
+               .size = options.size,
+               .store = store,
+               .name = "world",
+               .clock = clock,
+               .options = options,
+               .deadline = deadline,
+               .check = [&] { control.check_all_live("connecting to the other ranks"); }},
+              control, peers, seat.host_of);
+  return seat;
 }
 
 }  // namespace
@@ -129,15 +138,16 @@ Communicator Communicator::join(const Options& options) {
   if (options.size == 1) return Communicator(InprocNetwork::single(), clock, options);
   const TimePoint deadline = clock.now() + options.join_timeout;
   std::unique_ptr<ControlClient> control = connect_to_job(options, clock, deadline);
-  std::unique_ptr<Transport> transport;
+  Seat seat;
   try {
-    transport = meet_and_connect(*control, options, clock, deadline);
+    seat = meet_and_connect(*control, options, clock, deadline);
   } catch (const Error& error) {
     control->resign(fmt::format("it could not join: {}", error.what()));  // nobody shall wait
     throw;
   }
-  Communicator comm(std::move(transport), std::move(control), clock, options);
+  Communicator comm(std::move(seat.transport), std::move(control), clock, options);
   comm.barrier({.timeout = options.join_timeout}).wait();
+  settle_topology(comm, seat.host_of);
   return comm;
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/control/local_control.h"
 #include "comm/error.h"
+#include "comm/topology/settle.h"
 #include "comm/transport/inproc.h"
 
 namespace motley {
@@ -36,11 +37,14 @@ void run_local(int size, const std::function<void(Communicator&)>& body, const O
     }
     control.report_lost(rank, why);
   };
+  const std::vector<int> one_host(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        body(seats[static_cast<std::size_t>(rank)]);
+        Communicator& seat = seats[static_cast<std::size_t>(rank)];
+        if (!options.topology.empty()) settle_topology(seat, one_host);
+        body(seat);
       } catch (const std::exception& error) {
         fail(rank, fmt::format("its thread threw: {}", error.what()));
       } catch (...) {

@@ -12,7 +12,7 @@ namespace motley {
 struct Machine {
   int cores = 1;             // hardware threads that this process may keep busy: its affinity mask,
                              // and its cgroup's quota of processor time, rounded up
-  int first_core = 0;  // the lowest number in the affinity mask
+  int first_core = 0;        // the lowest number in the affinity mask
   int hardware_threads = 1;  // of the machine
   int physical_cores = 1;
   int sockets = 1;

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
+#include <set>
 #include <string_view>
 
+#include "comm/algorithm/families.h"
 #include "comm/bootstrap/endpoint.h"
 #include "comm/bootstrap/identity.h"
 #include "comm/error.h"
@@ -113,6 +115,17 @@ std::string take_identity(const Environment& environment, const Reader& read, Op
       identity->scheduler, options.size);
 }
 
+// "auto", or the name that a family of any collective has.
+void check_algorithm(const std::string& wanted) {
+  std::set<std::string> names = {"auto"};
+  for (int kind = 0; kind < kCallKinds; ++kind) {
+    for (const Algorithm& family : algorithms_of(static_cast<CallKind>(kind)))
+      names.insert(family.name);
+  }
+  if (!names.contains(wanted))
+    reject("MOTLEY_ALGORITHM", wanted, fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
 void check(const Options& options, const std::string& where_to_meet) {
   if (options.lease < 2 * options.heartbeat) {
     throw Error(
@@ -144,8 +157,9 @@ Options Options::from_environment(const Environment& environment) {
   read.text("MOTLEY_TOKEN", options.token);
   read.number("MOTLEY_SLOW", options.slow, 1, 1e6);
   read.choice("MOTLEY_TRANSPORT", options.transport, {"auto", "shm", "ucx"});
-  read.choice("MOTLEY_ALGORITHM", options.algorithm,
-              {"auto", "direct", "ring", "halving_doubling"});
+  read.text("MOTLEY_ALGORITHM", options.algorithm);
+  check_algorithm(options.algorithm);
+  read.text("MOTLEY_TOPOLOGY", options.topology);
   read.text("MOTLEY_IFACE", options.interface);
   read.text("MOTLEY_PORTS", options.ports);
   read.text("MOTLEY_HOST", options.host);
@@ -177,6 +191,7 @@ std::string Options::to_text() const {
   line("slow", fmt::format("{}", slow), "MOTLEY_SLOW");
   line("transport", transport, "MOTLEY_TRANSPORT");
   line("algorithm", algorithm, "MOTLEY_ALGORITHM");
+  line("topology", topology.empty() ? "hosts, usual links" : topology, "MOTLEY_TOPOLOGY");
   line("interface", interface.empty() ? "by route" : interface, "MOTLEY_IFACE");
   line("ports", ports.empty() ? "any" : ports, "MOTLEY_PORTS");
   line("host", host.empty() ? "found out" : host, "MOTLEY_HOST");

@@ -38,7 +38,10 @@ struct Options {
   std::string ports;  // MOTLEY_PORTS          "29600-29699": TCP ports to listen at; empty: any
   std::string host;   // MOTLEY_HOST           ranks share memory if this is equal; empty: found out
   std::string transport = "auto";  // MOTLEY_TRANSPORT      auto, shm or ucx
-  std::string algorithm = "auto";  // MOTLEY_ALGORITHM      auto, direct, ring, halving_doubling
+  std::string algorithm = "auto";  // MOTLEY_ALGORITHM      auto, or a name in README.md
+  // MOTLEY_TOPOLOGY       what algorithms are chosen by: "probe", links as measured while joining;
+  //                       a file (topology.h), read by rank 0; empty: hosts, and usual links
+  std::string topology;
   Duration timeout = seconds(30);  // MOTLEY_TIMEOUT        seconds a call may take
   Duration join_timeout =
       seconds(60);                    // MOTLEY_JOIN_TIMEOUT   seconds to wait for all ranks to join

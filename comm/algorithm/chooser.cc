@@ -5,27 +5,25 @@
 
 namespace motley {
 
-Chooser::Chooser(Topology world) : world_(std::move(world)) {
+Chooser::Chooser(Topology topology) : world_{std::move(topology), {}} {
   std::map<std::tuple<int, int, double>, int> kinds;
-  for (const Host& host : world_.hosts()) {
+  for (const Host& host : world().hosts()) {
     const auto next = static_cast<int>(kinds.size());
     const auto it =
         kinds.try_emplace({host.cores, host.ports, host.port_bytes_per_second}, next).first;
     kind_.push_back(it->second);
   }
   auto next = static_cast<int>(kinds.size());
-  for (const HostLink& own : world_.links()) {  // what has a link of its own is like no other
+  for (const HostLink& own : world().links()) {  // what has a link of its own is like no other
     kind_[static_cast<std::size_t>(own.a)] = next++;
     kind_[static_cast<std::size_t>(own.b)] = next++;
   }
 }
 
-const Topology& Chooser::among(const std::vector<int>& members) {
-  return layout_of(members).topology;
-}
+const Topology& Chooser::among(const Group& group) { return layout_of(group).topology; }
 
-int Chooser::choose(const Choice& call, const std::vector<int>& members) {
-  Layout& layout = layout_of(members);
+int Chooser::choose(const Choice& call, const Group& group) {
+  Layout& layout = layout_of(group);
   Choice largest = call;
   largest.bytes = std::bit_ceil(call.bytes);
   const std::tuple key(call.kind, call.root, largest.bytes);
@@ -35,20 +33,22 @@ int Chooser::choose(const Choice& call, const std::vector<int>& members) {
   return layout.chosen[key] = motley::choose(largest, layout.topology);
 }
 
-Chooser::Layout& Chooser::layout_of(const std::vector<int>& members) {
+Chooser::Layout& Chooser::layout_of(const Group& group) {
+  const std::vector<int>& members = group.ranks();
+  if (group.tag() == GroupTag{} && group.size() == world().ranks()) return world_;
   std::vector<Place> places;
   places.reserve(members.size());
   std::map<int, int> position;  // of a host among those of the group
   for (const int rank : members) {
-    const int host = world_.host_of(rank);
+    const int host = world().host_of(rank);
     const int next = static_cast<int>(position.size());
     places.push_back({position.try_emplace(host, next).first->second,
-                      kind_[static_cast<std::size_t>(host)], world_.socket_of(rank)});
+                      kind_[static_cast<std::size_t>(host)], world().socket_of(rank)});
   }
   const auto found = layouts_.find(places);
   if (found != layouts_.end()) return found->second;
   if (layouts_.size() == kLayouts) layouts_.clear();
-  return layouts_.emplace(std::move(places), Layout{world_.subset(members), {}}).first->second;
+  return layouts_.emplace(std::move(places), Layout{world().subset(members), {}}).first->second;
 }
 
 }  // namespace motley

@@ -9,6 +9,7 @@
 
 #include "comm/algorithm/choose.h"
 #include "comm/call_kind.h"
+#include "comm/group.h"
 #include "comm/topology.h"
 
 namespace motley {
@@ -18,14 +19,14 @@ namespace motley {
 // groups there are; forgetting changes no answer.
 class Chooser {
  public:
-  explicit Chooser(Topology world);
+  explicit Chooser(Topology topology);
 
-  const Topology& world() const noexcept { return world_; }
+  const Topology& world() const noexcept { return world_.topology; }
   // The topology of the group of these ranks, whose hosts may bear the names of others that are
   // alike. Valid until the next call of this object.
-  const Topology& among(const std::vector<int>& members);
+  const Topology& among(const Group& group);
   // See choose.h; `call.root` is an index in the group.
-  int choose(const Choice& call, const std::vector<int>& members);
+  int choose(const Choice& call, const Group& group);
 
  private:
   static constexpr std::size_t kLayouts = 64;
@@ -37,9 +38,9 @@ class Chooser {
     Topology topology;
     std::map<std::tuple<CallKind, int, std::size_t>, int> chosen;  // by kind, root, size class
   };
-  Layout& layout_of(const std::vector<int>& members);
+  Layout& layout_of(const Group& group);
 
-  Topology world_;
+  Layout world_;           // found without a search
   std::vector<int> kind_;  // by host of the world; the same for hosts that are alike in all
   std::map<std::vector<Place>, Layout> layouts_;
 };

@@ -49,8 +49,7 @@ class Line {
               .in = View(data),
               .out = View(data)};
     call.segment_bytes = message_bytes;
-    call.started = comm_.clock().now();
-    call.deadline = call.started + comm_.options().timeout;
+    call.timeout = comm_.options().timeout;
     comm_.engine().start(call).wait();
   }
 

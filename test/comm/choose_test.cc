@@ -91,14 +91,22 @@ TEST(Chooser, GivesTheAnswerOfChooseForTheSizeClass) {
   Chooser chooser(world);
   for (const std::vector<int>& members :
        {std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, {7, 0, 3}, {0, 1}, {5, 6}, {2}, {4, 7, 0}}) {
-    EXPECT_EQ(chooser.among(members).ranks(), static_cast<int>(members.size()));
+    const Group group(members, {.id = 5});
+    EXPECT_EQ(chooser.among(group).ranks(), static_cast<int>(members.size()));
     for (const std::size_t bytes : {0, 3, 1'000, 1'000'000}) {
       const Choice call{.kind = CallKind::kAllReduce, .bytes = bytes};
       const Choice largest{.kind = CallKind::kAllReduce, .bytes = std::bit_ceil(bytes)};
       for (int repeat = 0; repeat < 2; ++repeat)
-        EXPECT_EQ(chooser.choose(call, members), choose(largest, world.subset(members)));
+        EXPECT_EQ(chooser.choose(call, group), choose(largest, world.subset(members)));
     }
   }
+}
+
+TEST(Chooser, KnowsTheGroupOfAllRanks) {
+  const Topology world = Topology::hosts({0, 1, 0, 1}, {});
+  Chooser chooser(world);
+  EXPECT_EQ(chooser.among(Group::world(4)), world);
+  EXPECT_EQ(chooser.choose({.bytes = 4096}, Group::world(4)), choose({.bytes = 4096}, world));
 }
 
 // A host that differs in its port, or has a link of its own, does not pass for another.
@@ -110,11 +118,11 @@ TEST(Chooser, TellsHostsApartThatDiffer) {
                         {.ranks = {3}, .ports = 1, .port_bytes_per_second = 1e9}},
                        {}, {{0, 3, slow}});
   Chooser chooser(world);
-  EXPECT_EQ(chooser.among({1, 2}).hosts()[1].port_bytes_per_second, 1e8);
-  EXPECT_EQ(chooser.among({1, 0}).hosts()[1].port_bytes_per_second, 1e9);
-  EXPECT_EQ(chooser.among({0, 1}).link(0, 1), world.costs().between);
-  EXPECT_EQ(chooser.among({0, 3}).link(0, 1), slow);
-  EXPECT_EQ(chooser.among({1, 3}).link(0, 1), world.costs().between);
+  EXPECT_EQ(chooser.among(Group({1, 2}, {.id = 5})).hosts()[1].port_bytes_per_second, 1e8);
+  EXPECT_EQ(chooser.among(Group({1, 0}, {.id = 5})).hosts()[1].port_bytes_per_second, 1e9);
+  EXPECT_EQ(chooser.among(Group({0, 1}, {.id = 5})).link(0, 1), world.costs().between);
+  EXPECT_EQ(chooser.among(Group({0, 3}, {.id = 5})).link(0, 1), slow);
+  EXPECT_EQ(chooser.among(Group({1, 3}, {.id = 5})).link(0, 1), world.costs().between);
 }
 
 TEST(Choose, HasOneAnswerWhereThereIsOneFamily) {

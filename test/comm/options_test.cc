@@ -35,6 +35,7 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_SLOW", "2.5"},
                                         {"MOTLEY_TRANSPORT", "shm"},
                                         {"MOTLEY_ALGORITHM", "ring"},
+                                        {"MOTLEY_TOPOLOGY", "probe"},
                                         {"MOTLEY_IFACE", "eth1"},
                                         {"MOTLEY_PORTS", "29600-29699"},
                                         {"MOTLEY_HOST", "a"},
@@ -51,6 +52,7 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.slow, 2.5);
   EXPECT_EQ(options.transport, "shm");
   EXPECT_EQ(options.algorithm, "ring");
+  EXPECT_EQ(options.topology, "probe");
   EXPECT_EQ(options.interface, "eth1");
   EXPECT_EQ(options.ports, "29600-29699");
   EXPECT_EQ(options.host, "a");

@@ -47,9 +47,7 @@ Choice MotleySubject::choice(const Cell& cell) const {
   return {.kind = cell.kind, .bytes = std::bit_ceil(cell.bytes()), .root = cell.root};
 }
 
-Topology MotleySubject::topology() const {
-  return Topology::uniform(comm_.size(), comm_.engine().transport().link());
-}
+const Topology& MotleySubject::topology() const { return comm_.topology(); }
 
 std::string MotleySubject::algorithm(const Cell& cell) const {
   if (cell.algorithm != "auto") return cell.algorithm;

@@ -25,7 +25,7 @@ class MotleySubject final : public Subject {
 
  private:
   Choice choice(const Cell& cell) const;
-  Topology topology() const;
+  const Topology& topology() const;
 
   Communicator& comm_;
 };
