@@ -239,7 +239,8 @@ TEST_F(HostsTest, PortsStayInTheRange) {
 }
 
 // Reduces until something is wrong, and says by `store` when it is under way. True if that is the
-// loss of one of `lost`, noticed within 5 s.
+// loss of one of `lost`, noticed within 10 s: a lease is 1.5 s,
+// and machines that run tests may be busy.
 bool loses(Communicator& comm, Store& store, const std::vector<int>& lost) {
   std::vector<float> data(1 << 20, 1);
   TimePoint last{};
@@ -253,16 +254,10 @@ bool loses(Communicator& comm, Store& store, const std::vector<int>& lost) {
     const double late = to_seconds(comm.clock().now() - last);
     const bool named = !error.ranks().empty() &&
                        std::find(lost.begin(), lost.end(), error.ranks()[0]) != lost.end();
-    if (error.code() == ErrorCode::kPeerLost && named && late < 5) return true;
+    if (error.code() == ErrorCode::kPeerLost && named && late < 10) return true;
     std::fprintf(stderr, "rank %d, after %.1f s: %s\n", comm.rank(), late, error.what());
     return false;
   }
-}
-
-Options hasty(Options options) {
-  options.heartbeat = seconds(0.1);
-  options.lease = seconds(0.6);
-  return options;
 }
 
 void wait_until_running(ForkedRanks& ranks, const Job& job) {
@@ -277,7 +272,7 @@ TEST_F(HostsTest, ACutCableIsNoticedWithinTheLease) {
   const NetHosts hosts({{}, {}});
   const Job job({0, 0, 1, 1});
   ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
-    Communicator comm = Communicator::join(hasty(job.options(rank)));
+    Communicator comm = Communicator::join(job.options(rank));
     return loses(comm, store, rank < 2 ? std::vector{2, 3} : std::vector{0, 1});
   });
   wait_until_running(ranks, job);
@@ -291,7 +286,7 @@ TEST_F(HostsTest, AKilledRankIsNamedOnAllHosts) {
   for (const int victim : {3, 0}) {
     const Job job({0, 0, 1, 1});
     ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
-      Communicator comm = Communicator::join(hasty(job.options(rank)));
+      Communicator comm = Communicator::join(job.options(rank));
       return loses(comm, store, {victim});
     });
     wait_until_running(ranks, job);

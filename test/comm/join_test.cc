@@ -55,6 +55,27 @@ TEST(JoinErrors, TheMissingRanksAreNamed) {
   }
 }
 
+// It says why before it goes, so that the others need not wait for join_timeout.
+TEST(JoinErrors, ARankThatCannotJoinTellsTheOthers) {
+  const ControllerServer controller({.size = 2, .token = "secret"});
+  std::thread bad([&] {
+    Options options = options_of(1, 2, controller);
+    options.transport = "smoke signals";
+    EXPECT_THROW(Communicator::join(options), Error);
+  });
+  Options options = options_of(0, 2, controller);
+  options.transport = "shm";
+  try {
+    Communicator::join(options);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost) << error.what();
+    EXPECT_THAT(error.ranks(), testing::ElementsAre(1)) << error.what();
+    EXPECT_THAT(error.what(), testing::HasSubstr("smoke signals"));
+  }
+  bad.join();
+}
+
 TEST(JoinErrors, AControllerThatIsNotThereIsNamed) {
   Options options;
   options.size = 2;
