@@ -102,6 +102,7 @@ void set_versus_defaults() {
     gflags::SetCommandLineOptionWithMode(flag, value, gflags::SET_FLAGS_DEFAULT);
   };
   set("e", "256M");
+  set("cap", "0.5");
   set("collectives", "all_reduce,all_to_all");
 }
 
@@ -126,6 +127,7 @@ int run_versus() {
                                     "--plain",    "--", self.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   // Beside us as installed, in our sibling's folder as built, or in PATH.

@@ -16,7 +16,8 @@ bool has_blocks(CallKind kind) noexcept { return takes_blocks(kind) || gives_blo
 
 bool has_places(CallKind kind) noexcept {
   return kind == CallKind::kAllReduce || kind == CallKind::kAllGather ||
-         kind == CallKind::kAllToAll;
+         kind == CallKind::kAllGatherV || kind == CallKind::kAllToAll ||
+         kind == CallKind::kAllToAllV;
 }
 
 std::size_t block_count(const Cell& cell, int ranks) {

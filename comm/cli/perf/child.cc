@@ -55,6 +55,7 @@ class Output {
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> words = command.words;
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::execvp(pointers.front(), pointers.data());

@@ -58,7 +58,7 @@ Competitor motley(const std::string& self, Buffers buffers) {
 }
 
 Competitor mpi(const std::string& name, Heap heap, const std::string& program,
-               std::function<Words(int)> launcher) {
+               const std::function<Words(int)>& launcher) {
   return {.name = name,
           .heap = heap,
           .commands = [=](int ranks, const Words& arguments, const std::string&) {

@@ -138,6 +138,7 @@ Agreement agreement(const std::vector<Priced>& families, double tolerance) {
 
 std::vector<double> errors(const std::vector<Priced>& families) {
   std::vector<double> result;
+  result.reserve(families.size());
   for (const Priced& family : families) {
     result.push_back(std::fabs(family.price / family.measured - 1));
   }

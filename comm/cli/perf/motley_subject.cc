@@ -1,13 +1,31 @@
 #include "comm/cli/perf/motley_subject.h"
 
+#include <fmt/format.h>
+
 #include <bit>
+#include <utility>
 
 #include "comm/algorithm/families.h"
 #include "comm/executor/engine.h"
+#include "comm/transport/team.h"
 #include "comm/transport/transport.h"
 #include "comm/version.h"
 
 namespace motley::perf {
+namespace {
+
+constexpr const char* kTeam = "shared memory";  // whole collectives of the transport (team.h)
+
+class SharedStorage final : public Storage {
+ public:
+  explicit SharedStorage(SharedBuffer buffer) : buffer_(std::move(buffer)) {}
+  Bytes bytes() override { return buffer_.as<std::byte>(); }
+
+ private:
+  SharedBuffer buffer_;
+};
+
+}  // namespace
 
 std::string MotleySubject::library() const {
   const std::string version = version_text();
@@ -19,7 +37,8 @@ void MotleySubject::greatest(std::span<double> values) {
 }
 
 std::unique_ptr<Storage> MotleySubject::allocate(std::size_t bytes, Buffers buffers) {
-  return buffers == Buffers::kPrivate ? private_storage(bytes) : nullptr;
+  if (buffers == Buffers::kPrivate) return private_storage(bytes);
+  return std::make_unique<SharedStorage>(comm_.allocate(bytes));
 }
 
 Subject::Call MotleySubject::prepare(const Cell& cell, ConstView in, View out) {
@@ -49,13 +68,23 @@ Choice MotleySubject::choice(const Cell& cell) const {
 
 const Topology& MotleySubject::topology() const { return comm_.topology(); }
 
+std::optional<double> MotleySubject::team_price(const Cell& cell) const {
+  if (cell.algorithm != "auto") return std::nullopt;
+  const Team* const team = comm_.engine().transport().team();
+  if (team == nullptr) return std::nullopt;
+  const auto price = team->price(cell.kind, cell.bytes(), comm_.size());
+  return price ? std::optional(to_seconds(*price)) : std::nullopt;
+}
+
 std::string MotleySubject::algorithm(const Cell& cell) const {
   if (cell.algorithm != "auto") return cell.algorithm;
+  if (team_price(cell)) return kTeam;
   const int chosen = choose(choice(cell), topology());
   return algorithms_of(cell.kind)[static_cast<std::size_t>(chosen)].name;
 }
 
 std::optional<double> MotleySubject::price(const Cell& cell) const {
+  if (const auto price = team_price(cell)) return price;
   const std::string wanted = algorithm(cell);
   Choice exactly = choice(cell);
   exactly.bytes = cell.bytes();
@@ -66,7 +95,13 @@ std::optional<double> MotleySubject::price(const Cell& cell) const {
 }
 
 std::string MotleySubject::explanation(const Cell& cell) const {
-  return explain(choice(cell), topology());
+  std::string text;
+  if (const auto price = team_price(cell)) {
+    text =
+        fmt::format("{} of {} bytes among {} ranks: {}, at {:.2f} us. As a schedule it would be\n",
+                    name(cell.kind), cell.bytes(), comm_.size(), kTeam, *price * 1e6);
+  }
+  return text + explain(choice(cell), topology());
 }
 
 }  // namespace motley::perf

@@ -25,6 +25,8 @@ class MotleySubject final : public Subject {
 
  private:
   Choice choice(const Cell& cell) const;
+  // Seconds, if the transport runs such a call as a whole.
+  std::optional<double> team_price(const Cell& cell) const;
   const Topology& topology() const;
 
   Communicator& comm_;

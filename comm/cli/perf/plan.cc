@@ -43,6 +43,7 @@ std::vector<T> parse_names(const char* flag, const std::string& text, const std:
         std::find_if(all.begin(), all.end(), [&](T value) { return word == name(value); });
     if (found == all.end()) {
       std::vector<std::string> names;
+      names.reserve(all.size());
       for (const T value : all) names.emplace_back(name(value));
       reject(flag, word, fmt::format("all, or one or more of {}", fmt::join(names, ",")));
     }
@@ -151,7 +152,7 @@ std::vector<CallKind> parse_kinds(const std::string& text) {
 std::vector<std::string> parse_algorithms(const std::string& text,
                                           const std::vector<CallKind>& kinds) {
   if (text == kAll) return {kAll};
-  const std::vector<std::string> names = split(text);
+  std::vector<std::string> names = split(text);
   for (const std::string& name : names) {
     std::vector<std::string> known;
     for (const CallKind kind : kinds) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <string>
+#include <vector>
 
 #include "comm/error.h"
 #include "test/bench/peer/peer_main.h"
@@ -54,6 +55,20 @@ void check(int status) {
   if (status != MPI_SUCCESS) {
     throw Error(ErrorCode::kIo, fmt::format("mpi: a call returned {}.", status));
   }
+}
+
+struct BlockList {
+  std::vector<int> counts;
+  std::vector<int> begins;
+};
+
+BlockList equal_blocks(int count, int blocks) {
+  BlockList list;
+  for (int i = 0; i < blocks; ++i) {
+    list.counts.push_back(count);
+    list.begins.push_back(i * count);
+  }
+  return list;
 }
 
 class MpiSubject final : public Subject {
@@ -121,8 +136,21 @@ class MpiSubject final : public Subject {
         };
       case CallKind::kBarrier:
         return [] { check(MPI_Barrier(MPI_COMM_WORLD)); };
-      default:
-        return {};
+      case CallKind::kAllGatherV:
+        return [=, blocks = equal_blocks(block, size_)] {
+          check(MPI_Allgatherv(from, block, type, out.data, blocks.counts.data(),
+                               blocks.begins.data(), type, MPI_COMM_WORLD));
+        };
+      case CallKind::kAllToAllV:
+        return [=, blocks = equal_blocks(block, size_)] {
+          check(MPI_Alltoallv(from, blocks.counts.data(), blocks.begins.data(), type, out.data,
+                              blocks.counts.data(), blocks.begins.data(), type, MPI_COMM_WORLD));
+        };
+      case CallKind::kSendRecv:
+        return [=, to = (rank_ + 1) % size_, source = (rank_ + size_ - 1) % size_] {
+          check(MPI_Sendrecv(in.data, count, type, to, 0, out.data, count, type, source, 0,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        };
     }
   }
   std::string algorithm(const Cell&) const override { return "-"; }
