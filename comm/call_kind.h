@@ -25,8 +25,8 @@ inline constexpr int kCallKinds = static_cast<int>(CallKind::kBarrier) + 1;
 
 constexpr const char* name(CallKind kind) noexcept {
   constexpr const char* kNames[kCallKinds] = {
-      "all_reduce", "reduce_scatter", "all_gather", "all_gather_v", "broadcast",     "reduce",
-      "gather",     "scatter",        "all_to_all", "all_to_all_v", "send and recv", "barrier",
+      "all_reduce", "reduce_scatter", "all_gather", "all_gather_v", "broadcast", "reduce",
+      "gather",     "scatter",        "all_to_all", "all_to_all_v", "send_recv", "barrier",
   };
   const auto index = static_cast<std::size_t>(kind);
   return index < kCallKinds ? kNames[index] : "unknown";

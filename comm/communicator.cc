@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "comm/algorithm/chooser.h"
 #include "comm/algorithm/families.h"
 #include "comm/control/client.h"
+#include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
 #include "comm/topology.h"
 #include "comm/transport/team.h"
@@ -19,13 +18,10 @@
 namespace motley {
 namespace {
 
-// Index of the family called `wanted`, or -1.
-int find_algorithm(CallKind kind, const std::string& wanted) {
-  const std::vector<Algorithm>& algorithms = algorithms_of(kind);
-  for (std::size_t i = 0; i < algorithms.size(); ++i) {
-    if (wanted == algorithms[i].name) return static_cast<int>(i);
-  }
-  return -1;
+constexpr const char* kOrdered = "ordered";  // the families that reduce in the order of ranks
+
+std::vector<std::size_t> copy_of(std::span<const std::size_t> counts) {
+  return {counts.begin(), counts.end()};
 }
 
 [[noreturn]] void refuse_algorithm(CallKind kind, const std::string& wanted) {
@@ -56,42 +52,102 @@ struct Communicator::Impl {
     return call.group != nullptr ? *call.group : world;
   }
 
-  // Checks the arguments that this rank can check alone, numbers the call and starts it.
+  // Checks what this rank can check alone, numbers the call and starts it.
   Request start(Call call, const CallOptions& call_options) {
     const Group& group = group_of(call_options);
-    const int rank = engine.transport().rank();
-    if (!group.contains(rank)) {
+    check_group(call.kind, group);
+    return start(std::move(call), call_options, group);
+  }
+
+  // The same with a `root`, a rank of the communicator.
+  Request start_rooted(Call call, int root, const CallOptions& call_options) {
+    const Group& group = group_of(call_options);
+    call.root = group.index_of(root);
+    if (call.root < 0) {
       throw Error(ErrorCode::kInvalid,
-                  fmt::format("{}: rank {} is not in the group of {} ranks that it was called on.",
-                              name(call.kind), rank, group.size()));
+                  fmt::format("{}: root {} is not among the {} ranks of the group.",
+                              name(call.kind), root, group.size()));
     }
+    // What is not looked at on this rank.
+    const bool is_root = root == engine.transport().rank();
+    const DType dtype = call.kind == CallKind::kScatter ? call.out.dtype : call.in.dtype;
+    if (!is_root && call.kind == CallKind::kScatter) call.in = ConstView(nullptr, 0, dtype);
+    if (!is_root && call.kind != CallKind::kScatter && call.kind != CallKind::kBroadcast)
+      call.out = View(nullptr, 0, dtype);
+    return start(std::move(call), call_options);
+  }
+
+  // A message from one rank to another, of which this rank is one.
+  Request start_message(Call call, int from, int to, const CallOptions& call_options) {
     const int size = engine.transport().size();
-    for (const int member : group.ranks()) {
-      if (member < size) continue;
-      throw Error(ErrorCode::kInvalid,
-                  fmt::format("{}: the group names rank {}, but there are {} ranks.",
-                              name(call.kind), member, size));
-    }
-    if (call.out.memory != Memory::kHost || call.in.memory != Memory::kHost) {
-      throw Error(
-          ErrorCode::kUnavailable,
-          fmt::format("{}: device memory is not supported in this version. Copy to host memory.",
-                      name(call.kind)));
-    }
-    call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
+    const bool sends = from == engine.transport().rank();
+    const int other = sends ? to : from;
+    std::string flaw;
+    if (from == to) flaw = fmt::format("rank {} is this rank itself. Name another.", other);
+    if (other < 0 || other >= size)
+      flaw = fmt::format("there is no rank {} among {}. Use 0 to {}.", other, size, size - 1);
+    if (call_options.group != nullptr)
+      flaw = "a message has no group but its two ranks. Leave CallOptions::group null.";
+    if (!flaw.empty())
+      throw Error(ErrorCode::kInvalid, fmt::format("{}: {}", sends ? "send" : "recv", flaw));
+    return start(std::move(call), call_options, pair_of(from, to));
+  }
+
+  Request start(Call call, const CallOptions& call_options, const Group& group) {
+    const int rank = engine.transport().rank();
+    call.weight = call_options.weight;
+    check_arguments(call, group.index_of(rank), group.size());
     call.group = &group;
-    call.algorithm = algorithm_of(call, call_options.algorithm);
+    call.algorithm = algorithm_of(call, call_options);
+    call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
+    call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
     if (call.algorithm != TeamExecution::kAlgorithm) call.topology = &chooser.among(group);
     return engine.start(std::move(call));
   }
 
+  void check_group(CallKind kind, const Group& group) {
+    const int rank = engine.transport().rank();
+    const int size = engine.transport().size();
+    if (!group.contains(rank)) {
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("{}: rank {} is not in the group of {} ranks that it was called on.",
+                              name(kind), rank, group.size()));
+    }
+    if (group.tag().is_pair()) {
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("{}: the group's id, {:#x}, is one of those of send and recv. Use "
+                              "ids below 2^62.",
+                              name(kind), group.tag().id));
+    }
+    const int last = *std::max_element(group.ranks().begin(), group.ranks().end());
+    if (last < size) return;
+    throw Error(ErrorCode::kInvalid, fmt::format("{}: the group names rank {}, but there are {} "
+                                                 "ranks.",
+                                                 name(kind), last, size));
+  }
+
+  const Group& pair_of(int from, int to) {
+    const auto found = pairs.find({from, to});
+    if (found != pairs.end()) return found->second;
+    return pairs.emplace(std::pair(from, to), Group({from, to}, GroupTag::pair(from, to)))
+        .first->second;
+  }
+
   // The family that the call asks for; else the configured one, if this collective has it; else the
   // transport's team, if it runs such calls: no schedule is faster than ranks that load from each
   // other's memory; else the cheapest on the topology. A pure function of what all members
   // know.
-  int algorithm_of(const Call& call, const std::string& asked) {
+  int algorithm_of(const Call& call, const CallOptions& call_options) {
+    const std::string& asked = call_options.algorithm;
+    if (call_options.deterministic && reduces(call.kind)) {
+      if (asked.empty() || asked == "auto" || asked == kOrdered)
+        return find_algorithm(call.kind, kOrdered);
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("{}: algorithm '{}' is not deterministic. Use {}, or leave it out.",
+                              name(call.kind), asked, kOrdered));
+    }
     const std::string& wanted = asked.empty() ? options.algorithm : asked;
     const bool any = wanted == "auto";
     if (!any) {
@@ -100,9 +156,11 @@ struct Communicator::Impl {
       if (!asked.empty()) refuse_algorithm(call.kind, wanted);
     }
     const int members = call.group->size();
-    const std::size_t bytes = std::max(call.in.size_bytes(), call.out.size_bytes());
+    const std::size_t bytes = call.agreed_count() * size_bytes(call.out.dtype);
     const Team* const team = engine.transport().team();
-    if (any && team != nullptr && team->price(call.kind, bytes, members)) {
+    // A team knows no weights.
+    if (any && team != nullptr && call.op != ReduceOp::kWeightedSum &&
+        team->price(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
     return chooser.choose({.kind = call.kind, .bytes = bytes, .root = call.root}, *call.group);
@@ -113,6 +171,7 @@ struct Communicator::Impl {
   Group world;
   Engine engine;
   Chooser chooser;
+  std::map<std::pair<int, int>, Group> pairs;  // by sender and receiver, one of them this rank
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
@@ -152,39 +211,70 @@ Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& opti
 }
 
 Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& options) {
-  if (in.count != out.count || in.dtype != out.dtype) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("all_reduce: `in` has {} {} but `out` has {} {}. They must be alike.",
-                            in.count, name(in.dtype), out.count, name(out.dtype)));
-  }
   return impl_->start({.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op}, options);
 }
 
-Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
-  const Group& group = impl_->group_of(options);
-  if (in.count != out.count || in.dtype != out.dtype ||
-      in.count % static_cast<std::size_t>(group.size()) != 0) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("all_to_all: `in` has {} {} and `out` {} {}. They must be alike, and a "
-                            "multiple of the {} members.",
-                            in.count, name(in.dtype), out.count, name(out.dtype), group.size()));
-  }
-  return impl_->start({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
+Request Communicator::reduce(ConstView in, View out, ReduceOp op, int root,
+                             const CallOptions& options) {
+  return impl_->start_rooted({.kind = CallKind::kReduce, .in = in, .out = out, .op = op}, root,
+                             options);
+}
+
+Request Communicator::reduce_scatter(ConstView in, View out, ReduceOp op,
+                                     const CallOptions& options) {
+  return impl_->start({.kind = CallKind::kReduceScatter, .in = in, .out = out, .op = op}, options);
+}
+
+Request Communicator::all_gather(ConstView in, View out, const CallOptions& options) {
+  return impl_->start({.kind = CallKind::kAllGather, .in = in, .out = out}, options);
+}
+
+Request Communicator::all_gather_v(ConstView in, const Blocks& out, const CallOptions& options) {
+  return impl_->start(
+      {.kind = CallKind::kAllGatherV, .in = in, .out = out.data, .out_counts = copy_of(out.counts)},
+      options);
+}
+
+Request Communicator::gather(ConstView in, View out, int root, const CallOptions& options) {
+  return impl_->start_rooted({.kind = CallKind::kGather, .in = in, .out = out}, root, options);
+}
+
+Request Communicator::scatter(ConstView in, View out, int root, const CallOptions& options) {
+  return impl_->start_rooted({.kind = CallKind::kScatter, .in = in, .out = out}, root, options);
 }
 
 Request Communicator::broadcast(View data, int root, const CallOptions& options) {
-  const int index = impl_->group_of(options).index_of(root);
-  if (index < 0) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("broadcast: root {} is not among the {} ranks of the group.", root,
-                            impl_->group_of(options).size()));
-  }
-  return impl_->start({.kind = CallKind::kBroadcast, .in = data, .out = data, .root = index},
+  return impl_->start_rooted({.kind = CallKind::kBroadcast, .in = data, .out = data}, root,
+                             options);
+}
+
+Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
+  return impl_->start({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
+}
+
+Request Communicator::all_to_all_v(const ConstBlocks& in, const Blocks& out,
+                                   const CallOptions& options) {
+  return impl_->start({.kind = CallKind::kAllToAllV,
+                       .in = in.data,
+                       .out = out.data,
+                       .in_counts = copy_of(in.counts),
+                       .out_counts = copy_of(out.counts)},
                       options);
 }
 
 Request Communicator::barrier(const CallOptions& options) {
   return impl_->start({.kind = CallKind::kBarrier}, options);
+}
+
+Request Communicator::send(ConstView data, int to, const CallOptions& options) {
+  const Call call{.kind = CallKind::kSendRecv, .in = data, .out = View(nullptr, 0, data.dtype)};
+  return impl_->start_message(call, impl_->engine.transport().rank(), to, options);
+}
+
+Request Communicator::recv(View data, int from, const CallOptions& options) {
+  const Call call{
+      .kind = CallKind::kSendRecv, .in = ConstView(nullptr, 0, data.dtype), .out = data};
+  return impl_->start_message(call, from, impl_->engine.transport().rank(), options);
 }
 
 SharedBuffer Communicator::allocate(std::size_t bytes) {

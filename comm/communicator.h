@@ -9,7 +9,9 @@
 // the ranks, the call and its number. Results are bitwise equal on all members.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "comm/clock.h"
@@ -32,6 +34,22 @@ struct CallOptions {
   const Group* group = nullptr;  // all ranks, if null; must outlive the request
   Duration timeout{};            // Options::timeout, if zero
   std::string algorithm;         // Options::algorithm, if empty; the same on all members
+  // The same bits for the same inputs and group on every transport, however long the buffer is and
+  // whatever arrives first: terms are added in the order of members, those of 16-bit floats in
+  // float32. Of use to all_reduce, reduce_scatter and reduce; the same on all members.
+  bool deterministic = false;
+  double weight = 1;  // of this rank's input in a ReduceOp::kWeightedSum
+};
+
+// Blocks of different sizes, one after another: block i has counts[i] elements of `data`. The
+// counts are copied by the call.
+struct ConstBlocks {
+  ConstView data;
+  std::span<const std::size_t> counts;
+};
+struct Blocks {
+  View data;
+  std::span<const std::size_t> counts;
 };
 
 class Communicator {
@@ -65,23 +83,61 @@ class Communicator {
   // describes another number of ranks.
   void use_topology(Topology topology);
 
-  // data[i] becomes op over all members of data[i].
-  //   data    [n]; same n and dtype on every member; host memory
-  //   cost    about 2(p-1)/p * n elements sent per rank; Options::algorithm or the cheapest chosen
-  //   errors  kMismatch if members disagree on n, dtype or op; kTimeout; kPeerLost
-  [[nodiscard]] Request all_reduce(View data, ReduceOp op, const CallOptions& = {});
-  // The same out of place: out [n] is overwritten, in [n] is left as it was. They must not overlap.
+  // --- Collectives ------------------------------------------------------------------------------
+  // In all of them:
+  //   p         members of the group; blocks are numbered by position in it
+  //   root, to, from: ranks of the communicator
+  //   in, out   host memory of one dtype, the same on every member; zero elements are fine. They do
+  //             not overlap, but for calls in place as each call says. `in` is left as it was.
+  //             Touched until the request has completed or failed, and not after.
+  //   cost      elements that a rank sends, with the cheapest algorithm for long buffers; README.md
+  //             lists all
+  //   errors    kInvalid, at once, for what this rank alone can see is wrong; kMismatch where
+  //             members disagree on the call, a count, dtype, op, root or algorithm; kTimeout;
+  //             kPeerLost
+
+  // out[i] becomes op over all members of in[i].
+  //   in, out  [n]; in place: the same memory     cost  about 2(p-1)/p * n
   [[nodiscard]] Request all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& = {});
-  // Block i of `out` becomes this rank's block of the `in` of member i: blocks are numbered by
-  // position in the group.
-  //   in, out  [p * n]; same n and dtype on every member; the same memory, or without overlap
-  //   cost     n elements sent to each member; more in fewer messages where that is cheaper
-  //   errors   kInvalid if p does not divide the count; kMismatch; kTimeout; kPeerLost
-  [[nodiscard]] Request all_to_all(ConstView in, View out, const CallOptions& = {});
-  // data [n] of `root`, a rank of the communicator, is copied to all members. log2(p) rounds.
+  [[nodiscard]] Request all_reduce(View data, ReduceOp op, const CallOptions& = {});
+  // The same on member `root` alone. Others may leave `out` empty: it is not looked at.
+  //   in, out  [n]; in place: the same memory     cost  about n
+  [[nodiscard]] Request reduce(ConstView in, View out, ReduceOp op, int root,
+                               const CallOptions& = {});
+  // out[i] becomes op over all members of element i of this rank's block of theirs.
+  //   in [p * n], out [n]; in place: `out` is this rank's block of `in`     cost  (p-1) n
+  [[nodiscard]] Request reduce_scatter(ConstView in, View out, ReduceOp op,
+                                       const CallOptions& = {});
+
+  // Block i of `out` becomes the `in` of member i.
+  //   in [n], out [p * n]; in place: `in` is this rank's block of `out`     cost  (p-1) n
+  [[nodiscard]] Request all_gather(ConstView in, View out, const CallOptions& = {});
+  // The same with blocks of out.counts elements: the same counts on every member.
+  [[nodiscard]] Request all_gather_v(ConstView in, const Blocks& out, const CallOptions& = {});
+  // The same on member `root` alone. Others may leave `out` empty: it is not looked at.
+  [[nodiscard]] Request gather(ConstView in, View out, int root, const CallOptions& = {});
+  // `out` becomes this rank's block of the `in` of `root`; others may leave `in` empty.
+  //   in [p * n], out [n]; in place at the root: `out` is its block of `in`
+  [[nodiscard]] Request scatter(ConstView in, View out, int root, const CallOptions& = {});
+  // data [n] of `root` is copied to all members.
   [[nodiscard]] Request broadcast(View data, int root, const CallOptions& = {});
+
+  // Block i of `out` becomes this rank's block of the `in` of member i.
+  //   in, out [p * n]; in place: the same memory     cost  (p-1) n
+  [[nodiscard]] Request all_to_all(ConstView in, View out, const CallOptions& = {});
+  // The same with blocks of different sizes: what this rank sends member i must be what that
+  // expects from this rank. In place: the same memory and counts.
+  [[nodiscard]] Request all_to_all_v(const ConstBlocks& in, const Blocks& out,
+                                     const CallOptions& = {});
+
   // Completes when every member has called it. log2(p) rounds of empty messages.
   [[nodiscard]] Request barrier(const CallOptions& = {});
+
+  // Between two different ranks; CallOptions::group must be null. The k-th send to a rank belongs
+  // to its k-th receive from here, of the same count and dtype, whatever else is under way. A send
+  // may complete before the receive is called.
+  [[nodiscard]] Request send(ConstView data, int to, const CallOptions& = {});
+  [[nodiscard]] Request recv(View data, int from, const CallOptions& = {});
 
   // `bytes` of zeros that all ranks of this host can reach: collectives work on such buffers where
   // they lie, without copies. Memory of this process alone where the transport shares none.

@@ -19,9 +19,14 @@ enum class DType : std::uint8_t {
   kInt64,
 };
 
-// kAverage is the sum divided by the number of ranks; integers round toward zero.
-// Integer overflow wraps. kMin and kMax give NaN where any term is NaN.
-enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kAverage };
+// kAverage is the sum divided by the number of ranks; integers round toward zero. kWeightedSum, of
+// floating types only, is the sum of each rank's weight times its term (CallOptions::weight).
+// Integer overflow wraps. kMin and kMax give NaN where any term is NaN. Averages and weighted sums
+// of 16-bit floats are added in float32 and rounded once; their other sums and products are rounded
+// wherever two terms meet, unless the call is deterministic.
+enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kAverage, kWeightedSum };
+
+constexpr bool is_floating(DType dtype) noexcept { return dtype < DType::kInt8; }
 
 constexpr std::size_t size_bytes(DType dtype) noexcept {
   switch (dtype) {
@@ -75,6 +80,8 @@ constexpr const char* name(ReduceOp op) noexcept {
       return "max";
     case ReduceOp::kAverage:
       return "average";
+    case ReduceOp::kWeightedSum:
+      return "weighted_sum";
   }
   return "unknown";
 }

@@ -13,7 +13,8 @@
 namespace motley {
 
 // Tells one use of a group from every other. Ids with the top bit set belong to the controller,
-// which hands them out in ascending order; users choose among the rest, 0 being all ranks.
+// which hands them out in ascending order, those with the next bit set to messages between two
+// ranks; users choose among the rest, 0 being all ranks.
 struct GroupTag {
   std::uint64_t id = 0;
   std::uint32_t epoch = 0;    // of the controller that formed the group
@@ -21,6 +22,13 @@ struct GroupTag {
 
   static constexpr std::uint64_t kControllerBit = std::uint64_t{1} << 63;
   bool from_controller() const noexcept { return (id & kControllerBit) != 0; }
+  static constexpr std::uint64_t kPairBit = std::uint64_t{1} << 62;
+  bool is_pair() const noexcept { return (id >> 62) == 1; }
+  // Of the messages from one rank to another.
+  static GroupTag pair(int from, int to) noexcept {
+    return {.id =
+                kPairBit | static_cast<std::uint64_t>(from) << 31 | static_cast<std::uint64_t>(to)};
+  }
   friend auto operator<=>(const GroupTag&, const GroupTag&) = default;
 };
 

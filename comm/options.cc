@@ -6,9 +6,8 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <initializer_list>
-#include <set>
 #include <string_view>
+#include <vector>
 
 #include "comm/algorithm/families.h"
 #include "comm/bootstrap/endpoint.h"
@@ -48,7 +47,7 @@ class Reader {
   }
 
   void choice(const char* variable, std::string& value,
-              std::initializer_list<const char*> choices) const {
+              const std::vector<std::string_view>& choices) const {
     const char* found = lookup(variable);
     if (found == nullptr) return;
     if (std::find(choices.begin(), choices.end(), std::string_view(found)) == choices.end()) {
@@ -115,17 +114,6 @@ std::string take_identity(const Environment& environment, const Reader& read, Op
       identity->scheduler, options.size);
 }
 
-// "auto", or the name that a family of any collective has.
-void check_algorithm(const std::string& wanted) {
-  std::set<std::string> names = {"auto"};
-  for (int kind = 0; kind < kCallKinds; ++kind) {
-    for (const Algorithm& family : algorithms_of(static_cast<CallKind>(kind)))
-      names.insert(family.name);
-  }
-  if (!names.contains(wanted))
-    reject("MOTLEY_ALGORITHM", wanted, fmt::format("one of {}", fmt::join(names, ", ")));
-}
-
 void check(const Options& options, const std::string& where_to_meet) {
   if (options.lease < 2 * options.heartbeat) {
     throw Error(
@@ -157,8 +145,9 @@ Options Options::from_environment(const Environment& environment) {
   read.text("MOTLEY_TOKEN", options.token);
   read.number("MOTLEY_SLOW", options.slow, 1, 1e6);
   read.choice("MOTLEY_TRANSPORT", options.transport, {"auto", "shm", "ucx"});
-  read.text("MOTLEY_ALGORITHM", options.algorithm);
-  check_algorithm(options.algorithm);
+  std::vector<std::string_view> algorithms = algorithm_names();
+  algorithms.insert(algorithms.begin(), "auto");
+  read.choice("MOTLEY_ALGORITHM", options.algorithm, algorithms);
   read.text("MOTLEY_TOPOLOGY", options.topology);
   read.text("MOTLEY_IFACE", options.interface);
   read.text("MOTLEY_PORTS", options.ports);

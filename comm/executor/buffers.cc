@@ -2,17 +2,10 @@
 
 #include <cstring>
 
+#include "comm/kernel/convert.h"
 #include "comm/kernel/reduce.h"
 
 namespace motley {
-namespace {
-
-void copy(View to, ConstView from) {
-  if (to.count == 0 || to.data == from.data) return;
-  std::memcpy(to.data, from.data, to.size_bytes());
-}
-
-}  // namespace
 
 Buffers::Buffers(Arena& arena, const Call& call, const Shape& shape, const Schedule& schedule,
                  std::size_t message_bytes)
@@ -20,20 +13,29 @@ Buffers::Buffers(Arena& arena, const Call& call, const Shape& shape, const Sched
       call_(call),
       shape_(shape),
       schedule_(schedule),
-      work_(call.out.dtype),
+      work_(work_dtype(call)),
       layout_(call, shape, schedule, work_, message_bytes) {}
 
 // `in` is never written: no schedule that check() accepts does.
 View Buffers::view(const PieceMemory& at, const Region& region) const noexcept {
-  const std::size_t offset = region.first * size_bytes(work_);
+  const DType dtype = region.where == Region::kLane ? work_ : call_.out.dtype;
+  const std::size_t offset = region.first * size_bytes(dtype);
   std::byte* const base = region.where == Region::kIn    ? const_cast<std::byte*>(call_.in.data)
                           : region.where == Region::kOut ? call_.out.data
                                                          : at.memory.data();
-  return {base == nullptr ? nullptr : base + offset, region.count, work_};
+  return {base == nullptr ? nullptr : base + offset, region.count, dtype};
 }
 
-void Buffers::bring(const PieceMemory& at, const Region& to, const Region& from) {
-  copy(view(at, to), view(at, from));
+// Brings this rank's own input to where it is worked on.
+void Buffers::bring_in(const PieceMemory& at, const Region& to, const Region& from) {
+  const bool scales = reduces(call_.kind) && call_.op == ReduceOp::kWeightedSum;
+  convert(view(at, to), view(at, from), scales ? call_.weight : 1);
+}
+
+// Brings a result to where the user wants it.
+void Buffers::bring_out(const PieceMemory& at, const Region& to, const Region& from) {
+  if (call_.op == ReduceOp::kAverage) divide(view(at, from), shape_.size);
+  if (to != from) convert(view(at, to), view(at, from));
 }
 
 void Buffers::begin(PieceMemory& at) {
@@ -44,33 +46,25 @@ void Buffers::begin(PieceMemory& at) {
     if (call_.kind == CallKind::kBroadcast && shape_.rank != shape_.root) return;
     Region in = layout_.home(piece, {});
     in.where = Region::kIn;
-    return bring(at, layout_.cut(piece), in);
+    return bring_in(at, layout_.cut(piece), in);
   }
   if (layout_.stages(Place::kIn)) {
     for (int block = 0; block < shape_.size; ++block)
-      bring(at, layout_.at(piece, block), layout_.home(piece, {Place::kIn, block}));
+      bring_in(at, layout_.at(piece, block), layout_.home(piece, {Place::kIn, block}));
   }
   const bool gathers = call_.kind == CallKind::kAllGather || call_.kind == CallKind::kAllGatherV ||
                        (call_.kind == CallKind::kGather && shape_.rank == shape_.root);
   if (!gathers) return;
   const Region own = layout_.at(piece, shape_.rank);
   const Region first = layout_.home(0, {Place::kOut, shape_.rank});
-  bring(at, own, {Region::kIn, own.first - first.first, own.count});
+  bring_in(at, own, {Region::kIn, own.first - first.first, own.count});
 }
 
 void Buffers::finish(const PieceMemory& at) {
-  const std::uint32_t piece = at.piece;
-  if (layout_.is_cut()) {
-    if (call_.kind == CallKind::kReduce && shape_.rank != shape_.root) return;
-    const Region done = layout_.cut(piece);
-    if (reduces(call_.kind) && call_.op == ReduceOp::kAverage) divide(view(at, done), shape_.size);
-    if (layout_.stages(Place::kShare)) bring(at, layout_.home(piece, {}), done);
+  if (!reduces(call_.kind) || (call_.kind == CallKind::kReduce && shape_.rank != shape_.root))
     return;
-  }
-  if (call_.kind != CallKind::kReduceScatter) return;
-  const Region done = layout_.at(piece, shape_.size);
-  if (call_.op == ReduceOp::kAverage) divide(view(at, done), shape_.size);
-  if (layout_.stages(Place::kOut)) bring(at, layout_.home(piece, {Place::kOut, 0}), done);
+  if (layout_.is_cut()) return bring_out(at, layout_.home(at.piece, {}), layout_.cut(at.piece));
+  bring_out(at, layout_.home(at.piece, {Place::kOut, 0}), layout_.at(at.piece, shape_.size));
 }
 
 std::size_t Buffers::message_bytes(std::uint32_t piece, const Step& step) const {
@@ -120,7 +114,7 @@ void Buffers::move(const PieceMemory& at, const Step& step) {
     if (step.kind == Step::kReduce) {
       reduce(to, ConstView(from).bytes(), call_.op);
     } else {
-      copy(to, from);
+      convert(to, from);
     }
   }
 }

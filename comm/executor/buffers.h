@@ -42,7 +42,8 @@ class Buffers {
 
  private:
   View view(const PieceMemory& at, const Region& region) const noexcept;
-  void bring(const PieceMemory& at, const Region& to, const Region& from);
+  void bring_in(const PieceMemory& at, const Region& to, const Region& from);
+  void bring_out(const PieceMemory& at, const Region& to, const Region& from);
 
   Arena& arena_;
   const Call& call_;

@@ -27,6 +27,8 @@ struct Call {
   std::vector<std::size_t> in_counts;
   std::vector<std::size_t> out_counts;
   ReduceOp op = ReduceOp::kSum;
+  double weight = 1;                   // of this rank's input, if op is kWeightedSum
+  bool deterministic = false;          // the family is an ordered one
   int root = 0;                        // index in the group
   int algorithm = 0;                   // index in the list of families of `kind`
   const Topology* topology = nullptr;  // of the group, for schedules; outlives the call
@@ -35,10 +37,30 @@ struct Call {
   TimePoint started{};  // this and the next are set when it starts
   TimePoint deadline{};
 
-  // The elements that all members must agree on.
+  // The elements that all members must agree on: of the buffer, or of all blocks of a rank
+  // together.
   std::size_t agreed_count() const noexcept {
-    return varies(kind) ? 0 : std::max(in.count, out.count);
+    const auto p = static_cast<std::size_t>(group == nullptr ? 1 : group->size());
+    if (varies(kind)) return 0;
+    if (kind == CallKind::kGather) return p * in.count;
+    if (kind == CallKind::kScatter) return p * out.count;
+    return std::max(in.count, out.count);
   }
 };
+
+// Whether two buffers share an element.
+inline bool overlap(ConstView a, ConstView b) noexcept {
+  return a.count != 0 && b.count != 0 && a.data < b.data + b.size_bytes() &&
+         b.data < a.data + a.size_bytes();
+}
+
+// What the elements of a call are worked on in, rounded to their own type in the end. A 16-bit
+// float has no room for the terms of an average, and its sums depend on where they are rounded.
+inline DType work_dtype(const Call& call) noexcept {
+  const bool is_short = is_floating(call.out.dtype) && size_bytes(call.out.dtype) == 2;
+  const bool exact =
+      call.deterministic || call.op == ReduceOp::kAverage || call.op == ReduceOp::kWeightedSum;
+  return reduces(call.kind) && is_short && exact ? DType::kFloat32 : call.out.dtype;
+}
 
 }  // namespace motley

@@ -12,12 +12,15 @@ std::string who(const Transport& transport, const Call& call, const char* algori
   std::string text = fmt::format("rank {} of {}: {} #{}", transport.rank(), transport.size(),
                                  name(call.kind), call.number);
   const GroupTag& tag = call.group->tag();
-  if (tag.id != 0) {
+  if (tag.is_pair()) {
+    text += fmt::format(" from rank {} to {}", call.group->rank_at(0), call.group->rank_at(1));
+  } else if (tag.id != 0) {
     text += fmt::format(" of group {}.{}", tag.id & ~GroupTag::kControllerBit, tag.attempt);
   }
   if (call.kind == CallKind::kBarrier) return text;
   return text + fmt::format(" ({}, {} {})", algorithm,
-                            std::max(call.in.count, call.out.count), name(call.out.dtype));
+                            varies(call.kind) ? call.in.count : call.agreed_count(),
+                            name(call.out.dtype));
 }
 
 std::string to_text(const Fingerprint& f) {

@@ -6,11 +6,6 @@
 namespace motley {
 namespace {
 
-bool overlap(ConstView a, ConstView b) noexcept {
-  return a.count != 0 && b.count != 0 && a.data < b.data + b.size_bytes() &&
-         b.data < a.data + a.size_bytes();
-}
-
 // Elements of the buffer that is cut, or of each block; no matter where blocks differ.
 std::size_t count_of(const Call& call, const Shape& shape) {
   switch (call.kind) {
@@ -56,7 +51,8 @@ Layout::Layout(const Call& call, const Shape& shape, const Schedule& schedule, D
     cut_into_pieces(segment);
   } else {
     const bool exchange = call.kind == CallKind::kAllToAll || call.kind == CallKind::kAllToAllV;
-    staged_[Place::kIn] = converts || (exchange && overlap(call.in, call.out));
+    const bool scales = reduces(call.kind) && call.op == ReduceOp::kWeightedSum;
+    staged_[Place::kIn] = converts || scales || (exchange && overlap(call.in, call.out));
     staged_[Place::kOut] =
         converts || (call.kind == CallKind::kReduceScatter && overlap(call.in, call.out));
     cut_blocks(segment);

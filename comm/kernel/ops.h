@@ -103,13 +103,15 @@ void dispatch(DType dtype, Body&& body) {
   }
 }
 
-// Calls body.template operator()<T>(functor); kAverage reduces as a sum, divide() follows.
+// Calls body.template operator()<T>(functor); kAverage and kWeightedSum reduce as sums:
+// divide() follows, convert() went before.
 template <class Body>
 void dispatch(DType dtype, ReduceOp op, Body&& body) {
   dispatch(dtype, [&]<class T>() {
     switch (op) {
       case ReduceOp::kSum:
       case ReduceOp::kAverage:
+      case ReduceOp::kWeightedSum:
         return body.template operator()<T>(Sum{});
       case ReduceOp::kProduct:
         return body.template operator()<T>(Product{});

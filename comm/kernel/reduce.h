@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// out[i] = op(out[i], in[i]); kAverage adds.
+// out[i] = op(out[i], in[i]); kAverage and kWeightedSum add.
 //   out  [n] in host memory    in  the bytes of [n] elements of the same dtype, at any alignment
 void reduce(View out, ConstBytes in, ReduceOp op);
 

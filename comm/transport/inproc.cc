@@ -48,7 +48,7 @@ class InprocNetwork::Seat : public MatchedTransport {
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {
-    if (blocked_to(to) || !try_send(to, tag, data)) {
+    if (matcher_.lost(to) != nullptr || blocked_to(to) || !try_send(to, tag, data)) {
       blocked_.push_back({to, tag, data, &sink, cookie});
       return false;
     }
@@ -63,6 +63,8 @@ class InprocNetwork::Seat : public MatchedTransport {
   }
 
   void wait(TimePoint until) override {
+    const auto doomed = [&](const Blocked& send) { return matcher_.lost(send.to) != nullptr; };
+    if (std::any_of(blocked_.begin(), blocked_.end(), doomed)) return;
     Mailbox& box = mailbox(rank_);
     std::unique_lock lock(box.mutex);
     const auto news = [&] { return box.woken || !box.messages.empty(); };
@@ -109,9 +111,7 @@ class InprocNetwork::Seat : public MatchedTransport {
     return false;
   }
 
-  // What is sent to a lost peer is taken and goes nowhere: the call fails by its receives.
   bool try_send(int to, const Tag& tag, ConstBytes data) {
-    if (matcher_.lost(to) != nullptr) return true;
     Mailbox& box = mailbox(to);
     {
       const std::lock_guard lock(box.mutex);
@@ -170,14 +170,19 @@ class InprocNetwork::Seat : public MatchedTransport {
     for (std::size_t i = 0; i < blocked_.size();) {
       const Blocked send = blocked_[i];
       const bool wait = std::find(full.begin(), full.end(), send.to) != full.end();
-      if (wait || !try_send(send.to, send.tag, send.data)) {
+      const Error* const loss = matcher_.lost(send.to);
+      if (loss == nullptr && (wait || !try_send(send.to, send.tag, send.data))) {
         full.push_back(send.to);
         ++i;
         continue;
       }
       blocked_.erase(blocked_.begin() + static_cast<std::ptrdiff_t>(i));
       moved = true;
-      send.sink->sent(send.cookie);
+      if (loss != nullptr) {
+        send.sink->failed(send.cookie, *loss);
+      } else {
+        send.sink->sent(send.cookie);
+      }
     }
     return moved;
   }

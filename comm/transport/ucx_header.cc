@@ -69,7 +69,7 @@ std::optional<UcxHeader> UcxHeader::read(ConstBytes message) noexcept {
   each_field(header, [&](auto& field) { reader.get(field); });
   const Fingerprint& f = header.tag.fingerprint;
   if (header.kind > Kind::kBye || static_cast<int>(f.kind) >= kCallKinds ||
-      f.dtype > DType::kInt64 || f.op > ReduceOp::kAverage) {
+      f.dtype > DType::kInt64 || f.op > ReduceOp::kWeightedSum) {
     return std::nullopt;
   }
   return header;

@@ -75,7 +75,7 @@ TEST(UcxHeader, RefusesWhatNoHeaderSays) {
     }
     byte = before;
   }
-  EXPECT_EQ(refused, (256 - 5) + (256 - kCallKinds) + (256 - 8) + (256 - 5)) << "four enumerations";
+  EXPECT_EQ(refused, (256 - 5) + (256 - kCallKinds) + (256 - 8) + (256 - 6)) << "four enumerations";
 }
 
 std::unique_ptr<Transport> join(int rank, int size, Store& store, Duration time = kPatience,

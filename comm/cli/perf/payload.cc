@@ -43,6 +43,7 @@ double reduced(const Cell& cell, int ranks, std::size_t i) {
     switch (cell.op) {
       case ReduceOp::kSum:
       case ReduceOp::kAverage:
+      case ReduceOp::kWeightedSum:  // every weight is 1
         result += x;
         break;
       case ReduceOp::kProduct:

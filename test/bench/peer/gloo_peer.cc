@@ -41,6 +41,7 @@ gloo::AllreduceOptions::Func function_of(ReduceOp op) {
     case ReduceOp::kMax:
       return static_cast<Func>(&gloo::max<T>);
     case ReduceOp::kAverage:
+    case ReduceOp::kWeightedSum:
       return nullptr;
   }
   return nullptr;

@@ -46,6 +46,7 @@ MPI_Op op_of(ReduceOp op) {
     case ReduceOp::kMax:
       return MPI_MAX;
     case ReduceOp::kAverage:
+    case ReduceOp::kWeightedSum:
       return MPI_OP_NULL;
   }
   return MPI_OP_NULL;

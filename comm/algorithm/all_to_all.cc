@@ -1,6 +1,6 @@
 // Direct all-to-all. In round i a rank sends its block for rank + i and receives that of rank - i,
 // so that no rank is sent to by two at a time. Blocks may differ in size.
-//   steps 2(p-1)   bytes sent per rank (p-1)/p * n, each once   latency of 1 message once all are
+//   steps 2p-1   bytes sent per rank (p-1)/p * n, each once   latency of 1 message once all are
 //   under way   best for long blocks, and for few ranks
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
 // IJHPCA 2005, section 4.

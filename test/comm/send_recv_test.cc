@@ -1,0 +1,126 @@
+// Messages between two ranks: in order, beside collectives, on every transport.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using test::run_ranks;
+using test::run_ranks_on;
+using testing::Each;
+using testing::HasSubstr;
+
+class SendRecv : public testing::TestWithParam<std::string> {};
+
+std::vector<std::int32_t> message(int from, int number, std::size_t n) {
+  std::vector<std::int32_t> data(n);
+  std::iota(data.begin(), data.end(), (from * 100 + number) * 1'000'000);
+  return data;
+}
+
+TEST_P(SendRecv, MessagesArriveInOrderWhateverElseIsUnderWay) {
+  run_ranks_on(GetParam(), 3, [](Communicator& comm) {
+    const int to = (comm.rank() + 1) % 3;
+    const int from = (comm.rank() + 2) % 3;
+    const std::size_t sizes[] = {0, 1, 4'097, 200'003};
+    std::vector<std::vector<std::int32_t>> out, in;
+    for (int k = 0; k < 4; ++k) {
+      out.push_back(message(comm.rank(), k, sizes[k]));
+      in.emplace_back(sizes[k], -1);
+    }
+    std::vector<std::int32_t> sum(1'000, 1);
+    std::vector<Request> requests;
+    for (auto& data : out) requests.push_back(comm.send(data, to));
+    requests.push_back(comm.all_reduce(sum, ReduceOp::kSum));
+    for (auto& data : in) requests.push_back(comm.recv(data, from));
+    for (std::size_t i = requests.size(); i-- > 0;) requests[i].wait();
+    for (int k = 0; k < 4; ++k) {
+      EXPECT_TRUE(in[static_cast<std::size_t>(k)] == message(from, k, sizes[k])) << k;
+    }
+    EXPECT_THAT(sum, Each(3));
+  });
+}
+
+TEST_P(SendRecv, BothDirectionsOfAPairAreIndependent) {
+  run_ranks_on(GetParam(), 2, [](Communicator& comm) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::int32_t> data = message(comm.rank(), round, 10);
+      if (comm.rank() == 0) {
+        comm.send(data, 1).wait();
+        comm.recv(data, 1).wait();
+        EXPECT_EQ(data, message(1, round, 10));
+      } else {
+        std::vector<std::int32_t> got(10);
+        comm.recv(got, 0).wait();
+        EXPECT_EQ(got, message(0, round, 10));
+        comm.send(data, 0).wait();
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, SendRecv, testing::ValuesIn(test::transports()));
+
+template <class Body>
+void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
+  }
+}
+
+TEST(SendRecvErrors, DisagreementOnTheCountNamesBoth) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(comm.rank() == 0 ? 5 : 6);
+    if (comm.rank() == 0) return comm.send(data, 1).wait();
+    expect_error(ErrorCode::kMismatch, {"send_recv #0", "count 6", "count 5", "rank 0"},
+                 [&] { comm.recv(data, 0).wait(); });
+  });
+}
+
+TEST(SendRecvErrors, WrongArgumentsAreRefusedAtOnce) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(5);
+    const Group group({0, 1}, {.id = 5});
+    const Group reserved({0, 1}, GroupTag::pair(0, 1));
+    expect_error(ErrorCode::kInvalid, {"send", "itself"},
+                 [&] { (void)comm.send(data, comm.rank()); });
+    expect_error(ErrorCode::kInvalid, {"recv", "rank 2", "2"}, [&] { (void)comm.recv(data, 2); });
+    expect_error(ErrorCode::kInvalid, {"send", "group"},
+                 [&] { (void)comm.send(data, 1 - comm.rank(), {.group = &group}); });
+    expect_error(ErrorCode::kInvalid, {"barrier", "2^62"},
+                 [&] { (void)comm.barrier({.group = &reserved}); });
+  });
+}
+
+TEST(SendRecvErrors, ALateSenderIsNamed) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(5);
+    if (comm.rank() == 0) return;
+    expect_error(ErrorCode::kTimeout, {"send_recv #0 from rank 0 to 1", "rank 0"},
+                 [&] { comm.recv(data, 0, {.timeout = seconds(0.05)}).wait(); });
+  });
+}
+
+// A message to a rank that is known to be dead fails; it is not taken for sent.
+TEST(SendRecvErrors, ASendToALostRankFails) {
+  run_ranks(2, [](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    comm.report_lost(1, "a test says so");
+    std::vector<float> data(5);
+    expect_error(ErrorCode::kPeerLost, {"rank 1", "a test says so"},
+                 [&] { comm.send(data, 1).wait(); });
+  });
+}
+
+}  // namespace
+}  // namespace motley
