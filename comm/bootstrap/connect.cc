@@ -33,9 +33,10 @@ std::unique_ptr<ControlClient> connect(Options options, const std::string& addre
                                        TimePoint deadline) {
   options.tell(LogLevel::kInfo, fmt::format("rank {} of {}: the controller is at {}", options.rank,
                                             options.size, address));
+  const bool started = RendezvousUrl::parse(options.controller).scheme == RendezvousUrl::kStarted;
   options.controller = address;
   options.join_timeout = std::max(Duration(0), deadline - clock.now());
-  return connect_control(options, clock);
+  return connect_control(options, clock, started ? -1 : 0);
 }
 
 std::unique_ptr<ControlClient> connect_as_host(const Options& options, Clock& clock,

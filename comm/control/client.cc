@@ -306,6 +306,7 @@ void ControlClient::tell_progress() {
 void ControlClient::watch_peers(std::unique_ptr<PeerProbe> probe) {
   const std::scoped_lock lock(state_->mutex);
   state_->probe = std::move(probe);
+  state_->core.be_patient_with_exits();
   channel_->watch_socket(state_->probe->descriptor());
 }
 
@@ -345,7 +346,8 @@ void ControlClient::deliver_losses() {
   for (const ClientCore::Loss& loss : losses) state_->on_lost(loss.rank, loss.why);
 }
 
-std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock) {
+std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock,
+                                               int controller_rank) {
   // The number tells this process from any other that ever held the rank.
   std::random_device entropy;
   const std::uint64_t incarnation = (std::uint64_t{entropy()} << 32) | entropy();
@@ -356,7 +358,8 @@ std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& cl
   const ClientConfig config{.rank = options.rank,
                             .size = options.size,
                             .token = options.token,
-                            .heartbeat = options.heartbeat};
+                            .heartbeat = options.heartbeat,
+                            .controller_rank = controller_rank};
   return std::make_unique<ControlClient>(std::move(channel), config, clock,
                                          clock.now() + options.join_timeout);
 }

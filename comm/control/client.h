@@ -134,7 +134,8 @@ class ControlClient final : public Store, private ChannelEvents {
 };
 
 // Connects to options.controller as options.rank and waits until the controller has admitted it, at
-// most options.join_timeout.
-std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock);
+// most options.join_timeout. `controller_rank`: the rank whose process runs the controller, if any.
+std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& clock,
+                                               int controller_rank = -1);
 
 }  // namespace motley

@@ -11,6 +11,7 @@ constexpr int kRepeatAfter = 2;
 // So many heartbeats after a process was seen to end, the controller's word is waited for no
 // longer.
 constexpr int kExitGrace = 3;
+constexpr int kPatientLeases = 2;
 // The first hello is often said before there is a connection; until one is heard, it is said again
 // after this long, then after twice as long, and so on.
 constexpr Duration kFirstHello = std::chrono::milliseconds(5);
@@ -124,7 +125,8 @@ void ClientCore::resign(const std::string& why) {
 void ClientCore::report_exits(TimePoint now) {
   std::vector<int> overdue;
   for (const auto& [rank, since] : exited_) {
-    if (now - since < kExitGrace * config_.heartbeat) {
+    const bool patient = patient_ && rank != config_.controller_rank;
+    if (now - since < (patient ? kPatientLeases * lease_ : kExitGrace * config_.heartbeat)) {
       send({.type = MessageType::kExited, .rank = rank});
     } else {
       overdue.push_back(rank);

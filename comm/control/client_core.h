@@ -24,6 +24,7 @@ struct ClientConfig {
   int size = 1;
   std::string token;
   Duration heartbeat = seconds(0.2);  // between signs of life; at most a quarter of the lease
+  int controller_rank = -1;  // whose process runs the controller, and takes it along; -1: none
 };
 
 class ClientCore {
@@ -56,6 +57,9 @@ class ClientCore {
   // The process of `rank` was seen to end. The controller is told, which knows whether that was in
   // good order; if it does not answer within a few heartbeats, the rank counts as lost.
   void process_exited(int rank, TimePoint now);
+  // Waits longer for that word: so long that the end of a process that left because of another's
+  // death, perhaps with the controller, is not taken for the cause.
+  void be_patient_with_exits() { patient_ = true; }
   // `rank` does not answer, and neither does the controller: it counts as lost.
   void peer_silent(int rank, const std::string& why) { lost(rank, why); }
   // This rank gives its seat up: to the others it is dead, for the reason `why`.
@@ -103,6 +107,7 @@ class ClientCore {
   std::vector<bool> is_lost_;
   std::deque<Loss> losses_;          // not yet taken
   std::map<int, TimePoint> exited_;  // by rank: since when the controller's word is awaited
+  bool patient_ = false;
 
   std::vector<Message> output_;
 };

@@ -31,6 +31,9 @@ PeerProbe::PeerProbe(int rank, const IpAddress& own, const PortRange& ports, Dur
 }
 
 PeerProbe::~PeerProbe() {
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.known) send(peer, Kind::kBye);
+  }
   if (fd_ >= 0) close(fd_);
 }
 
@@ -94,6 +97,7 @@ void PeerProbe::receive(TimePoint now) {
     if (found == peers_.end()) continue;
     found->second.known = true;
     found->second.heard = now;
+    if (datagram[kKindAt] == static_cast<std::uint8_t>(Kind::kBye)) found->second.gone = true;
     if (datagram[kKindAt] == static_cast<std::uint8_t>(Kind::kPing)) {
       send(found->second, Kind::kPong);
     }
@@ -116,9 +120,9 @@ std::vector<int> PeerProbe::on_time(TimePoint now, Duration silence, Duration le
   if (asking_since_ == TimePoint{}) asking_since_ = now;
   std::vector<int> silent;
   for (auto& [rank, peer] : peers_) {
-    if (!peer.known || peer.reported) continue;
+    if (!peer.known || peer.gone) continue;
     if (now - std::max(asking_since_, peer.heard) >= lease) {
-      peer.reported = true;
+      peer.gone = true;
       silent.push_back(rank);
     } else {
       send(peer, Kind::kPing);

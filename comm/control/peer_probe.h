@@ -22,7 +22,7 @@ class PeerProbe {
   PeerProbe(int rank, const IpAddress& own, const PortRange& ports, Duration heartbeat);
   PeerProbe(const PeerProbe&) = delete;
   PeerProbe& operator=(const PeerProbe&) = delete;
-  ~PeerProbe();
+  ~PeerProbe();  // says goodbye: whoever leaves is not to be taken for dead
 
   // For the other ranks' add(): holds a secret, without which a datagram is not taken for a rank's.
   const std::string& address() const noexcept { return address_; }
@@ -38,14 +38,14 @@ class PeerProbe {
 
  private:
   using Key = std::array<std::uint8_t, 16>;
-  enum class Kind : std::uint8_t { kPing, kPong };
+  enum class Kind : std::uint8_t { kPing, kPong, kBye };
   struct Peer {
     sockaddr_storage to{};
     socklen_t length = 0;
     Key key{};
     TimePoint heard{};
-    bool known = false;     // has been heard
-    bool reported = false;  // as silent
+    bool known = false;  // has been heard
+    bool gone = false;   // has said goodbye, or was reported as silent
   };
 
   void listen(const IpAddress& own, const PortRange& ports);

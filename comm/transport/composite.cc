@@ -115,7 +115,8 @@ class CompositeTransport final : public Transport {
   void report_lost(int peer, const std::string& why) noexcept override {
     if (peer < 0 || peer >= size()) return;
     const int near = near_rank(peer);
-    near < 0 ? far_->report_lost(peer, why) : near_->report_lost(near, why);
+    if (near >= 0) near_->report_lost(near, why);
+    far_->report_lost(peer, why);  // in either case, to name it as the cause when we leave
   }
 
  private:

@@ -241,7 +241,7 @@ bool UcxTransport::poll() {
 bool UcxTransport::take_news() {
   const std::vector<LossNews::Loss> news = news_.take();
   for (const auto& [lost, why] : news) {
-    if (lost < 0 || lost >= size() || !peer(lost).joined || peer(lost).lost) continue;
+    if (lost < 0 || lost >= size() || lost == rank_ || peer(lost).lost) continue;
     lose(lost, why);
   }
   return !news.empty();

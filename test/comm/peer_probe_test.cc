@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <memory>
+
 #include "comm/bootstrap/interface.h"
 
 namespace motley {
@@ -73,6 +75,22 @@ TEST(PeerProbe, NobodyIsAskedWhileTheControllerAnswers) {
 TEST(PeerProbe, APeerThatNeverAnsweredIsNotTakenForDead) {
   Pair pair;
   for (int i = 0; i < 100; ++i) EXPECT_THAT(pair.beat(i * kBeat, true), IsEmpty());
+}
+
+TEST(PeerProbe, APeerThatLeavesIsNotTakenForDead) {
+  Pair pair;
+  auto leaving = std::make_unique<PeerProbe>(2, pair.loopback, PortRange{}, kBeat);
+  leaving->add(0, pair.a.address());
+  pair.a.add(2, leaving->address());
+  for (int i = 0; i < 3; ++i) {
+    pair.beat(Duration(0));
+    leaving->on_time(pair.now, Duration(0), kLease);
+    pair.deliver(*leaving);
+    pair.deliver(pair.a);
+    pair.deliver(*leaving);
+  }
+  leaving.reset();
+  for (int i = 0; i < 40; ++i) EXPECT_THAT(pair.beat(i * kBeat), IsEmpty());
 }
 
 // Knows the port and the rank, but not the key.
