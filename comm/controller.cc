@@ -1,8 +1,10 @@
 #include "comm/controller.h"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
@@ -23,6 +25,14 @@ namespace {
 constexpr int kBatch = 1024;
 
 }  // namespace
+
+std::string make_token() {
+  std::array<std::uint8_t, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw_errno("draw a random token");
+  }
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
 
 // The thin shell: a ROUTER socket around ControllerCore, on a thread.
 struct ControllerServer::Impl {

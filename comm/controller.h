@@ -15,6 +15,9 @@
 
 namespace motley {
 
+// A secret for a job: 128 random bits of the system's as hexadecimal digits.
+std::string make_token();
+
 struct ControllerOptions {
   std::string bind = "tcp://127.0.0.1:0";  // where to listen; port 0: one that the kernel chooses
   int size = 1;                            // number of ranks of the job

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "comm/controller.h"
 #include "comm/error.h"
 #include "runtime/launch/controller_process.h"
 #include "runtime/launch/environment.h"

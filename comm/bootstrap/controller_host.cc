@@ -1,11 +1,9 @@
 #include "comm/bootstrap/controller_host.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "comm/bootstrap/interface.h"
 #include "comm/bootstrap/meeting_file.h"
@@ -14,14 +12,6 @@
 
 namespace motley {
 namespace {
-
-std::string random_token() {
-  std::array<std::uint8_t, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw_errno("draw a random token");
-  }
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
 
 // All addresses, unless the user chose among them: nobody can tell from here which of them the
 // others reach.
@@ -60,7 +50,7 @@ std::vector<std::string> addresses(const Options& options, int port) {
 
 ControllerHost::ControllerHost(const Options& options, Clock& clock)
     : path_(RendezvousUrl::parse(options.controller).path),
-      token_(options.token.empty() && !path_.empty() ? random_token() : options.token),
+      token_(options.token.empty() && !path_.empty() ? make_token() : options.token),
       server_(controller_options(options, token_), clock) {
   const std::string& bound = server_.address();
   const int port = std::stoi(bound.substr(bound.rfind(':') + 1));

@@ -1,13 +1,8 @@
 #include "runtime/launch/environment.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-
-#include "comm/error.h"
 
 namespace motley::runtime {
 namespace {
@@ -55,14 +50,6 @@ std::vector<std::string> rank_environment(std::vector<std::string> environment, 
     set(environment, "MOTLEY_TIMEOUT", fmt::format("{}", to_seconds(options.timeout)));
   }
   return environment;
-}
-
-std::string make_token() {
-  std::array<std::uint8_t, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw_errno("draw a random token");
-  }
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 }  // namespace motley::runtime

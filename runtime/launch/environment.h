@@ -25,7 +25,4 @@ struct Place {
 std::vector<std::string> rank_environment(std::vector<std::string> environment, const Place& place,
                                           const LaunchOptions& options);
 
-// 128 random bits of the system's as hexadecimal digits.
-std::string make_token();
-
 }  // namespace motley::runtime

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/controller.h"
 #include "comm/error.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/launch/environment.h"
