@@ -86,13 +86,17 @@ void check_rounds() {
               fmt::format("motley-perf: --rounds is {}. Use 1 or more.", FLAGS_rounds));
 }
 
+// Prices are of use only for the machine that they are held against: its links are measured, unless
+// the environment names another topology.
 int run_model() {
   const Plan plan = plan_from_flags();
+  const std::string topology = Options::from_environment().topology;
   check_rounds();
   model(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
                .rounds = FLAGS_rounds,
                .self = path_of_self().string(),
-               .transport = FLAGS_transport});
+               .transport = FLAGS_transport,
+               .topology = topology.empty() ? "probe" : topology});
   return 0;
 }
 

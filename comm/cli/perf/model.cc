@@ -152,7 +152,7 @@ void model(const Plan& plan, const ModelOptions& options) {
     for (const int ranks : options.ranks) {
       const ScratchFolder folder;
       const std::string json = folder.path() + "/cells.jsonl";
-      Command command{{options.self}};
+      Command command{{options.self}, {{"MOTLEY_TOPOLOGY", options.topology}}};
       for (std::string& word : arguments(plan, ranks, options.transport, json)) {
         command.words.push_back(std::move(word));
       }

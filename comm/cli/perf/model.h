@@ -40,6 +40,7 @@ struct ModelOptions {
   int rounds = 3;         // runs of each; medians count
   std::string self;       // path of motley-perf
   std::string transport;  // of the runs; empty: MOTLEY_TRANSPORT
+  std::string topology;   // what prices go by, as Options::topology
   Duration run_limit = seconds(600);
 };
 
