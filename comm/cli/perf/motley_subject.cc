@@ -45,20 +45,57 @@ Subject::Call MotleySubject::prepare(const Cell& cell, ConstView in, View out) {
   Communicator& comm = comm_;
   CallOptions options;
   if (cell.algorithm != comm.options().algorithm) options.algorithm = cell.algorithm;
-  const bool in_place = cell.place == Place::kIn;
+  const ReduceOp op = cell.op;
+  const int root = cell.root;
   switch (cell.kind) {
     case CallKind::kAllReduce:
-      if (in_place) return [=, &comm, op = cell.op] { comm.all_reduce(out, op, options).wait(); };
-      return [=, &comm, op = cell.op] { comm.all_reduce(in, out, op, options).wait(); };
+      return [=, &comm] { comm.all_reduce(in, out, op, options).wait(); };
+    case CallKind::kReduceScatter:
+      return [=, &comm] { comm.reduce_scatter(in, out, op, options).wait(); };
+    case CallKind::kAllGather:
+      return [=, &comm] { comm.all_gather(in, out, options).wait(); };
+    case CallKind::kBroadcast:
+      return [=, &comm] { comm.broadcast(out, root, options).wait(); };
+    case CallKind::kReduce:
+      return [=, &comm] { comm.reduce(in, out, op, root, options).wait(); };
+    case CallKind::kGather:
+      return [=, &comm] { comm.gather(in, out, root, options).wait(); };
+    case CallKind::kScatter:
+      return [=, &comm] { comm.scatter(in, out, root, options).wait(); };
     case CallKind::kAllToAll:
       return [=, &comm] { comm.all_to_all(in, out, options).wait(); };
-    case CallKind::kBroadcast:
-      return [=, &comm, root = cell.root] { comm.broadcast(out, root, options).wait(); };
+    case CallKind::kAllGatherV:
+    case CallKind::kAllToAllV:
+      return prepare_varied(cell, in, out, options);
+    case CallKind::kSendRecv:
+      return prepare_ring(in, out);
     case CallKind::kBarrier:
       return [=, &comm] { comm.barrier(options).wait(); };
-    default:
-      return {};
   }
+  return {};
+}
+
+// The calls for blocks of different sizes, with blocks that are alike.
+Subject::Call MotleySubject::prepare_varied(const Cell& cell, ConstView in, View out,
+                                            const CallOptions& options) {
+  Communicator& comm = comm_;
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()),
+                                        block_count(cell, size()));
+  if (cell.kind == CallKind::kAllGatherV) {
+    return [=, &comm] { comm.all_gather_v(in, {out, counts}, options).wait(); };
+  }
+  return [=, &comm] { comm.all_to_all_v({in, counts}, {out, counts}, options).wait(); };
+}
+
+// Every rank sends to the next and receives from the one before, at once.
+Subject::Call MotleySubject::prepare_ring(ConstView in, View out) {
+  if (size() == 1) return {};  // nobody sends to itself
+  Communicator& comm = comm_;
+  return [=, &comm, next = (rank() + 1) % size(), last = (rank() + size() - 1) % size()] {
+    Request receive = comm.recv(out, last);
+    comm.send(in, next).wait();
+    receive.wait();
+  };
 }
 
 // What the communicator chooses by: all sizes up to a power of two are alike to it.

@@ -24,6 +24,8 @@ class MotleySubject final : public Subject {
   std::string explanation(const Cell& cell) const;
 
  private:
+  Call prepare_varied(const Cell& cell, ConstView in, View out, const CallOptions& options);
+  Call prepare_ring(ConstView in, View out);
   Choice choice(const Cell& cell) const;
   // Seconds, if the transport runs such a call as a whole.
   std::optional<double> team_price(const Cell& cell) const;

@@ -98,6 +98,8 @@ std::vector<Cell> cells(const Plan& plan, int ranks) {
         cell.dtype = dtype;
         for (const ReduceOp op : first_unless(reduces(kind), plan.ops)) {
           cell.op = op;
+          // Weights are no integers.
+          if (op == ReduceOp::kWeightedSum && !is_floating(dtype)) continue;
           for (const Place place : first_unless(has_places(kind), plan.places)) {
             if (has_places(kind)) cell.place = place;
             for (const Buffers buffers : first_unless(has_data(kind), plan.buffers)) {
@@ -144,9 +146,9 @@ std::vector<std::size_t> size_range(std::size_t from, std::size_t to, int factor
 }
 
 std::vector<CallKind> parse_kinds(const std::string& text) {
-  return parse_names<CallKind>(
-      "--collectives", text,
-      {CallKind::kAllReduce, CallKind::kAllToAll, CallKind::kBroadcast, CallKind::kBarrier});
+  std::vector<CallKind> all;
+  for (int kind = 0; kind < kCallKinds; ++kind) all.push_back(static_cast<CallKind>(kind));
+  return parse_names("--collectives", text, all);
 }
 
 std::vector<std::string> parse_algorithms(const std::string& text,
@@ -171,9 +173,9 @@ std::vector<DType> parse_dtypes(const std::string& text) {
 }
 
 std::vector<ReduceOp> parse_ops(const std::string& text) {
-  return parse_names<ReduceOp>(
-      "--ops", text,
-      {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAverage});
+  return parse_names<ReduceOp>("--ops", text,
+                               {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
+                                ReduceOp::kAverage, ReduceOp::kWeightedSum});
 }
 
 std::vector<Place> parse_places(const std::string& text) {
