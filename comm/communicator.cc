@@ -163,7 +163,11 @@ struct Communicator::Impl {
         team->price(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
-    return chooser.choose({.kind = call.kind, .bytes = bytes, .root = call.root}, *call.group);
+    return chooser.choose({.kind = call.kind,
+                           .bytes = bytes,
+                           .root = call.root,
+                           .segment_bytes = options.segment_bytes},
+                          *call.group);
   }
 
   Clock& clock;

@@ -28,7 +28,10 @@ std::vector<Price> prices(const Choice& call, const Topology& topology) {
   int index = 0;
   for (const Algorithm& family : algorithms_of(call.kind)) {
     if (family.suits == nullptr || family.suits(shape)) {
-      const Workload work{.kind = call.kind, .bytes = call.bytes, .root = call.root};
+      const Workload work{.kind = call.kind,
+                          .bytes = call.bytes,
+                          .root = call.root,
+                          .segment_bytes = call.segment_bytes};
       prices.push_back({index, family.name, cost(family, work, topology)});
     }
     ++index;

@@ -15,6 +15,7 @@ struct Choice {
   CallKind kind = CallKind::kAllReduce;
   std::size_t bytes = 0;  // per rank
   int root = 0;
+  std::size_t segment_bytes = 128 << 10;  // Options::segment_bytes
 };
 
 // Index in algorithms_of(kind) of the family that costs least among topology.ranks() ranks; the

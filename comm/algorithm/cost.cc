@@ -2,218 +2,65 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
+#include <cmath>
 #include <functional>
-#include <numeric>
-#include <queue>
-#include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "comm/algorithm/prices.h"
+#include "comm/algorithm/run_through.h"
 
 namespace motley {
 namespace {
 
-constexpr int kWindow = 8;  // the executor's
+constexpr int kWindow = kPricedWindow;
+constexpr int kLanes = kPricedLanes;
 
-Duration time_of(double bytes, double bytes_per_second) {
-  return Duration(static_cast<Duration::rep>(bytes / bytes_per_second * 1e9));
+// Of all pieces: of so many as are walked through and, where there are more, as long for each of
+// the others as for the last of those.
+Duration exact_cost(const std::vector<Schedule>& schedules, const Prices& prices,
+                    std::int64_t steps) {
+  const std::int64_t affordable =
+      std::max<std::int64_t>(1, kExactSteps / std::max<std::int64_t>(1, steps));
+  const auto most =
+      static_cast<int>(std::min<std::int64_t>({prices.pieces(), affordable, 4 * kLanes}));
+  const Duration time = run_through(schedules, prices, most);
+  if (most == prices.pieces()) return time;
+  const int fewer = most > kLanes ? most - kLanes : most / 2;
+  const Duration less = fewer == 0 ? Duration{} : run_through(schedules, prices, fewer);
+  return time + (time - less) * (prices.pieces() - most) / (most - fewer);
 }
 
-// What messages and reductions of a rank cost.
-class Prices {
- public:
-  // `schedule`: any rank's.
-  Prices(const Workload& work, const Schedule& schedule, const Topology& topology)
-      : topology_(topology), weights_(schedule.weights) {
-    const bool shares = place_of(work.kind, {}, 0).where == Place::kShare;
-    const bool one = work.kind == CallKind::kSendRecv;
-    const int parts = shares ? schedule.first_scratch() : one ? 1 : topology.ranks();
-    const auto weight = [](double sum, std::uint32_t w) { return sum + w; };
-    const double all = std::accumulate(weights_.begin(), weights_.end(), 0.0, weight);
-    unit_bytes_ = static_cast<double>(work.bytes) / (weights_.empty() ? parts : all);
+// How long the messages of a rank to other hosts take together, in ns.
+double far_time(const Prices& prices, const Schedule& schedule, int rank) {
+  double sum = 0;
+  for (int i = 0; i < schedule.steps; ++i) {
+    const Step step = schedule.at(i);
+    if (step.kind == Step::kSend && !prices.topology().same_host(rank, step.peer))
+      sum += static_cast<double>(prices.transfer(schedule, rank, step).count());
   }
+  return sum;
+}
 
-  Duration latency(int rank, const Step& step) const {
-    return topology_.link(rank, step.peer).latency;
-  }
-  // How long a message occupies a port.
-  Duration transfer(int rank, const Schedule& schedule, const Step& step) const {
-    return time_of(bytes_of(schedule, step), topology_.link(rank, step.peer).bytes_per_second);
-  }
-  // How long a rank works on a step itself.
-  Duration work(const Schedule& schedule, const Step& step) const {
-    if (step.kind == Step::kSend || step.kind == Step::kRecv) return {};
-    return time_of(bytes_of(schedule, step), topology_.costs().reduce_bytes_per_second);
-  }
-
- private:
-  double bytes_of(const Schedule& schedule, const Step& step) const {
-    if (weights_.empty()) return unit_bytes_ * step.chunk_count;
-    double weight = 0;
-    for (int i = 0; i < step.chunk_count; ++i)
-      weight += weights_[static_cast<std::size_t>(schedule.sized_as(step.first_chunk + i))];
-    return unit_bytes_ * weight;
-  }
-
-  const Topology& topology_;
-  std::vector<std::uint32_t> weights_;
-  double unit_bytes_ = 0;  // of a chunk; where there are weights, of one unit of weight
-};
-
-// All ranks, event by event.
-class Simulation {
- public:
-  Simulation(std::vector<Schedule> schedules, const Prices& prices)
-      : prices_(prices), schedules_(std::move(schedules)), ranks_(schedules_.size()) {}
-
-  // The time at which the last rank finishes.
-  Duration run() {
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) advance(r);
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.time;
-      happen(event);
-    }
-    return now_;
-  }
-
- private:
-  struct Pending {
-    Step step;
-    bool arrived = false;  // the message of a receive
-    bool working = false;
-    bool done = false;
-  };
-  struct Rank {
-    int head = 0;  // oldest unfinished step
-    int next = 0;  // steps [head, next) have started
-    std::array<Pending, kWindow> window;
-    Duration out_free{};
-    Duration in_free{};
-    Duration worked{};  // the end of the last reduction or copy
-  };
-  struct Event {
-    Duration time{};
-    std::uint64_t number = 0;  // breaks ties
-    enum Kind : std::uint8_t { kTail, kArrival, kWorked } kind = kTail;
-    int from = 0;
-    int to = 0;  // of a message; the rank that works
-    int step = 0;
-    Duration transfer{};
-    bool operator>(const Event& other) const {
-      return time != other.time ? time > other.time : number > other.number;
-    }
-  };
-
-  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
-  const Schedule& schedule(int r) const { return schedules_[static_cast<std::size_t>(r)]; }
-  Pending& pending(int r, int step) {
-    return rank(r).window[static_cast<std::size_t>(step % kWindow)];
-  }
-  // Messages from one rank that have arrived at another and are not taken.
-  int& arrived(int from, int to) {
-    return arrived_[static_cast<std::size_t>(from) * ranks_.size() + static_cast<std::size_t>(to)];
-  }
-
-  void happen(Event event) {
-    if (event.kind == Event::kWorked) {
-      pending(event.to, event.step).done = true;
-    } else {
-      if (event.kind == Event::kTail) {  // its turn at the receiver's port
-        Duration& in_free = rank(event.to).in_free;
-        in_free = std::max(now_, in_free + event.transfer);
-        event.kind = Event::kArrival;
-        event.time = in_free;
-        if (event.time > now_) return events_.push(event);
-      }
-      ++arrived(event.from, event.to);
-    }
-    advance(event.to);
-  }
-
-  // Does all that rank r can do now.
-  void advance(int r) {
-    Rank& at = rank(r);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int step = at.head; step < at.next; ++step) moved |= take(r, step);
-      while (at.head < at.next && pending(r, at.head).done) ++at.head;
-      moved |= start_next(r);
-    }
-  }
-
-  // A receive's message, a copy or a reduction takes effect, if it may.
-  bool take(int r, int step) {
-    Pending& what = pending(r, step);
-    if (what.done || what.working || what.step.kind == Step::kSend) return false;
-    if (!what.arrived) {
-      if (!is_next_from_peer(r, step) || arrived(what.step.peer, r) == 0) return false;
-      --arrived(what.step.peer, r);
-      what.arrived = true;
-    }
-    if (blocked(r, what.step, step)) return false;
-    const Duration work = prices_.work(schedule(r), what.step);
-    if (work > Duration::zero()) {
-      rank(r).worked = std::max(now_, rank(r).worked) + work;
-      what.working = true;
-      events_.push({rank(r).worked, numbers_++, Event::kWorked, r, r, step, {}});
-      return false;
-    }
-    return what.done = true;
-  }
-
-  // No earlier receive from the same rank still waits for its message.
-  bool is_next_from_peer(int r, int step) {
-    for (int i = rank(r).head; i < step; ++i) {
-      const Pending& earlier = pending(r, i);
-      if (earlier.step.is_receive() && earlier.step.peer == pending(r, step).step.peer &&
-          !earlier.arrived)
-        return false;
-    }
-    return true;
-  }
-
-  bool start_next(int r) {
-    Rank& at = rank(r);
-    if (at.next == schedule(r).steps || at.next - at.head == kWindow) return false;
-    const Step step = schedule(r).at(at.next);
-    const bool send = step.kind == Step::kSend;
-    if (send && blocked(r, step, at.next)) return false;
-    pending(r, at.next) = {.step = step, .arrived = step.is_local(), .done = send};
-    ++at.next;
-    if (send) {
-      const Duration transfer = prices_.transfer(r, schedule(r), step);
-      at.out_free = std::max(now_, at.out_free) + transfer;
-      events_.push({at.out_free + prices_.latency(r, step), numbers_++, Event::kTail, r, step.peer,
-                    0, transfer});
-    }
-    return true;
-  }
-
-  bool blocked(int r, const Step& step, int index) {
-    for (int i = rank(r).head; i < index; ++i) {
-      const Pending& earlier = pending(r, i);
-      if (!earlier.done && conflict(earlier.step, step)) return true;
-    }
-    return false;
-  }
-
-  const Prices& prices_;
-  std::vector<Schedule> schedules_;
-  std::vector<Rank> ranks_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::unordered_map<std::size_t, int> arrived_;  // by from * ranks + to
-  std::uint64_t numbers_ = 0;
-  Duration now_{};
-};
+int rank_elsewhere(const Topology& topology, int rank) {
+  int other = 0;
+  while (other + 1 < topology.ranks() && topology.same_host(rank, other)) ++other;
+  return other;
+}
 
 // One rank alone, as if the others did the same at the same time: what is received left its sender
 // when the last message sent before it left here.
 class Walk {
  public:
-  Walk(Schedule schedule, int rank, const Prices& prices)
-      : schedule_(std::move(schedule)), rank_(rank), prices_(prices) {}
+  // `crowd`: how much longer messages to other hosts take as others of the host share its port.
+  Walk(Schedule schedule, int rank, const Prices& prices, double crowd)
+      : schedule_(std::move(schedule)), rank_(rank), prices_(prices), crowd_(crowd) {
+    const Topology& topology = prices.topology();
+    const Host& host = topology.hosts()[static_cast<std::size_t>(topology.host_of(rank))];
+    has_port_ = host.ports > 0;
+    if (host.cores > 0)
+      near_crowd_ = std::max(1.0, static_cast<double>(host.ranks.size()) / host.cores);
+  }
 
   Duration run() {
     for (int i = 0; i < schedule_.steps; ++i) {
@@ -233,21 +80,33 @@ class Walk {
     Duration end{};
     Duration all_ended{};  // the end of the last of all steps up to this one
   };
+  struct Port {
+    Duration out_free{};
+    Duration in_free{};
+  };
+
+  bool is_far(const Step& step) const { return !prices_.topology().same_host(rank_, step.peer); }
+  Port& port(const Step& step) { return ports_[has_port_ && is_far(step) ? 1 : 0]; }
+  Duration transfer(const Step& step) const {
+    const double alone = static_cast<double>(prices_.transfer(schedule_, rank_, step).count());
+    return Duration(std::llround(alone * (is_far(step) ? crowd_ : near_crowd_)));
+  }
 
   Duration send(const Step& step) {
     for (const Past& past : past_) {
       if (conflict(past.step, step)) started_ = std::max(started_, past.end);
     }
-    out_free_ = std::max(out_free_, started_) + prices_.transfer(rank_, schedule_, step);
+    port(step).out_free = std::max(port(step).out_free, started_) + transfer(step);
     return started_;
   }
 
   Duration take(const Step& step) {
     Duration end = started_;
     if (step.is_receive()) {
-      in_free_ = std::max(out_free_ + prices_.latency(rank_, step),
-                          in_free_ + prices_.transfer(rank_, schedule_, step));
-      end = std::max(end, in_free_);
+      Port& here = port(step);
+      here.in_free = std::max(here.out_free + prices_.topology().link(rank_, step.peer).latency,
+                              here.in_free + transfer(step));
+      end = std::max(end, here.in_free);
     }
     for (const Past& past : past_) {
       if (conflict(past.step, step)) end = std::max(end, past.end);
@@ -260,36 +119,82 @@ class Walk {
   Schedule schedule_;
   int rank_;
   const Prices& prices_;
-  Duration started_{};   // of the step before
-  Duration finished_{};  // of all steps so far
-  Duration out_free_{};
-  Duration in_free_{};
+  double crowd_;
+  double near_crowd_ = 1;
+  bool has_port_ = false;
+  Duration started_{};           // of the step before
+  Duration finished_{};          // of all steps so far
+  std::array<Port, 2> ports_{};  // within the host; to others, where they are not the same
   Duration worked_{};
   std::array<Past, kWindow> past_{};
 };
+
+// All ranks walk through their first steps; each of the others counts as long as the last of those.
+Duration early_cost(std::vector<Schedule> schedules, const Prices& prices) {
+  const int all = schedules.front().steps;
+  const auto affordable =
+      static_cast<int>(4 * kExactSteps / static_cast<std::int64_t>(schedules.size()));
+  const int later = std::min(all, std::max(64, affordable));
+  const int early = later / 2;
+  const auto until = [&](int steps) {
+    for (Schedule& schedule : schedules) schedule.steps = steps;
+    return run_through(schedules, prices, 1);
+  };
+  const Duration time = until(later);
+  return time + (time - until(early)) * (all - later) / (later - early);
+}
+
+// A few ranks for all. Pieces are not told apart.
+Duration rough_cost(const std::function<Schedule(int)>& schedule_of, Prices prices) {
+  const Topology& topology = prices.topology();
+  const int size = topology.ranks();
+  prices.join_pieces();
+  int border = 0;  // a rank whose neighbour is on another host
+  while (border < size - 2 && topology.same_host(border, border + 1)) ++border;
+  Duration longest{};
+  Duration shortest = Duration::max();
+  bool same_steps = true;
+  for (const int rank : {0, 1, border, border + 1, size - 1}) {
+    const double own = far_time(prices, schedule_of(rank), rank);
+    double all = 0;  // of those that share its port
+    const Host& host = topology.hosts()[static_cast<std::size_t>(topology.host_of(rank))];
+    if (own > 0 && host.ports > 0) {
+      const int far = rank_elsewhere(topology, rank);
+      for (const int other : host.ranks) {
+        if (topology.route(other, far).out == topology.route(rank, far).out)
+          all += far_time(prices, schedule_of(other), other);
+      }
+    }
+    const double crowd = own > 0 ? std::max(1.0, all / own) : 1.0;
+    const Duration time = Walk(schedule_of(rank), rank, prices, crowd).run();
+    longest = std::max(longest, time);
+    shortest = std::min(shortest, time);
+    same_steps = same_steps && schedule_of(rank).steps == schedule_of(0).steps;
+  }
+  if (!same_steps || longest - shortest < longest / 4) return longest;
+  std::vector<Schedule> schedules;  // ranks that are near and far by turns hold each other up
+  for (int rank = 0; rank < size; ++rank) schedules.push_back(schedule_of(rank));
+  return early_cost(std::move(schedules), prices);
+}
 
 }  // namespace
 
 Duration cost(const Algorithm& family, const Workload& work, const Topology& topology) {
   const int size = topology.ranks();
+  if (size == 1) return {};
   const auto schedule_of = [&](int rank) {
     return family.make({.rank = rank, .size = size, .root = work.root, .topology = &topology});
   };
   const Prices prices(work, schedule_of(0), topology);
+  std::vector<Schedule> schedules;
   std::int64_t steps = 0;
-  for (int rank = 0; rank < size && steps <= kExactSteps; ++rank) steps += schedule_of(rank).steps;
-  if (steps <= kExactSteps) {
-    std::vector<Schedule> schedules;
-    for (int rank = 0; rank < size; ++rank) schedules.push_back(schedule_of(rank));
-    return Simulation(std::move(schedules), prices).run();
+  for (int rank = 0; rank < size && steps <= kExactSteps; ++rank) {
+    schedules.push_back(schedule_of(rank));
+    steps += schedules.back().steps;
   }
-  int border = 0;  // a rank whose neighbour is on another host
-  while (border < size - 2 && topology.same_host(border, border + 1)) ++border;
-  Duration longest{};
-  for (const int rank : {0, 1, border, border + 1, size - 1}) {
-    longest = std::max(longest, Walk(schedule_of(rank), rank, prices).run());
-  }
-  return longest;
+  const Duration time =
+      steps <= kExactSteps ? exact_cost(schedules, prices, steps) : rough_cost(schedule_of, prices);
+  return topology.costs().per_call + time;
 }
 
 }  // namespace motley

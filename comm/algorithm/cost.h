@@ -3,17 +3,18 @@
 //   const Algorithm& ring = algorithms_of(CallKind::kAllReduce)[1];
 //   Duration time = cost(ring, {.kind = CallKind::kAllReduce, .bytes = 1 << 20}, topology);
 //
-// The model is the simulator's (comm/transport/sim.h): a message waits for the sender's port, takes
-// its bytes over the link's bandwidth plus the link's latency, and waits for the receiver's port.
-// Steps start by the rules of schedule.h with a window of 8, sends finish at once, and a rank
-// reduces and copies at Topology's speed, one chunk after another. The buffer is not cut into
-// pieces: where the executor cuts it, pieces overlap, and long messages take less than is said here
-// (a tree's most of all).
+// The model is that of topology.h, which the simulator shares (traffic.h), with the executor's
+// rules: steps start by the rules of schedule.h with a window of 8, four pieces run at a time,
+// sends finish at once, a rank reduces and copies at the topology's speeds, one chunk after
+// another.
 //
 // If all ranks together have at most kExactSteps steps (all families do up to 64 ranks; trees,
 // halving-doubling and barriers to 2,048 and more), all are walked through, and what is said is
-// what the simulator takes. Else a few ranks are, each as if the others were just as far: right
-// where ranks are alike, and otherwise as if the links of the slowest of those few were everywhere.
+// what the simulator takes where reductions and copies take no time; of many pieces a few are
+// walked through, and each of the others counts as long as the last of those. Else a few ranks are,
+// each as if the others were just as far and all in one piece. Where those few differ, which says
+// that data passes near and far ranks by turns, all ranks walk through their first steps, and the
+// others count as long as the last of those.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,7 @@ struct Workload {
   CallKind kind = CallKind::kAllReduce;
   std::size_t bytes = 0;  // of the buffer, or of all blocks of a rank together
   int root = 0;
+  std::size_t segment_bytes = 0;  // of the longest message; 0: the call is not cut into pieces
 };
 
 // Time from the start, at all ranks at once, to the end of the last. The family must be one that

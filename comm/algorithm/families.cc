@@ -16,7 +16,7 @@ std::vector<Algorithm> list_of(CallKind kind) {
               {"halving_doubling", halving_doubling_all_reduce},
               {"hierarchical", hierarchical_all_reduce, has_levels},
               {"hierarchical_ring", hierarchical_ring_all_reduce, has_levels},
-              {"weighted", weighted_all_reduce, has_unequal_ports},
+              {"weighted", weighted_all_reduce, suits_weighted},
               {"leader", leader_all_reduce, has_levels},
               {"tree", tree_all_reduce},
               {"ordered", ordered_all_reduce}};

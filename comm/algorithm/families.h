@@ -22,7 +22,7 @@ Schedule halving_doubling_all_reduce(const Shape& shape);
 Schedule hierarchical_all_reduce(const Shape& shape);
 Schedule hierarchical_ring_all_reduce(const Shape& shape);
 Schedule weighted_all_reduce(const Shape& shape);
-bool has_unequal_ports(const Shape& shape);
+bool suits_weighted(const Shape& shape);
 Schedule leader_all_reduce(const Shape& shape);
 Schedule tree_all_reduce(const Shape& shape);
 Schedule ordered_all_reduce(const Shape& shape);

@@ -161,7 +161,8 @@ Schedule hierarchical_ring_all_reduce(const Shape& shape) {
   return hierarchical(shape, ring_all_reduce);
 }
 
-bool has_unequal_ports(const Shape& shape) {
+bool suits_weighted(const Shape& shape) {
+  if (has_levels(shape)) return true;
   if (shape.topology == nullptr) return false;
   const auto speeds = speeds_of(*shape.topology);
   const auto [least, most] = std::minmax_element(speeds.begin(), speeds.end());

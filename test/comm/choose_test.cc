@@ -46,9 +46,10 @@ TEST(Choose, TakesTheCheapest) {
       const int index = choose({.kind = CallKind::kAllReduce, .bytes = bytes}, topology);
       const Duration least =
           cost(algorithms_of(CallKind::kAllReduce)[static_cast<std::size_t>(index)],
-               {.bytes = bytes}, topology);
+               {.bytes = bytes, .segment_bytes = Choice{}.segment_bytes}, topology);
       for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
-        EXPECT_LE(least, cost(family, {.bytes = bytes}, topology))
+        EXPECT_LE(least,
+                  cost(family, {.bytes = bytes, .segment_bytes = Choice{}.segment_bytes}, topology))
             << family.name << " " << ranks << " " << bytes;
       }
     }

@@ -100,7 +100,10 @@ Subject::Call MotleySubject::prepare_ring(ConstView in, View out) {
 
 // What the communicator chooses by: all sizes up to a power of two are alike to it.
 Choice MotleySubject::choice(const Cell& cell) const {
-  return {.kind = cell.kind, .bytes = std::bit_ceil(cell.bytes()), .root = cell.root};
+  return {.kind = cell.kind,
+          .bytes = std::bit_ceil(cell.bytes()),
+          .root = cell.root,
+          .segment_bytes = comm_.options().segment_bytes};
 }
 
 const Topology& MotleySubject::topology() const { return comm_.topology(); }
