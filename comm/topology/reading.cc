@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "comm/executor/engine.h"
@@ -17,10 +18,12 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kProbeGroups = std::uint64_t{1} << 62;
 constexpr Duration kTokenTime = milliseconds(3);                 // for which a token goes round
 constexpr Duration kBurstTime = std::chrono::microseconds(400);  // the last burst may take longer
+constexpr Duration kSlowTime = milliseconds(5);  // after one that takes so long there is one more
 constexpr int kRepeats = 8;  // of a burst: the least time counts, for others may use the cores
 constexpr std::size_t kSmallBytes = 64;  // of the messages that show the time per message
+constexpr int kEnough = 16;              // messages in a burst, unless it is slow
 constexpr int kSmallMost = 1024;         // messages in a burst
-constexpr int kLargeMost = 32;
+constexpr int kLargeMost = 16;
 
 double nanoseconds(Duration time) { return static_cast<double>(time.count()); }
 
@@ -42,7 +45,7 @@ class Line {
                 .epoch = epoch}) {}
 
   // Both ranks call it; `data` of the first comes to the second in messages of `message_bytes`.
-  void pass(std::vector<std::int64_t>& data, std::size_t message_bytes) {
+  void pass(std::span<std::int64_t> data, std::size_t message_bytes) {
     Call call{.kind = CallKind::kBroadcast,
               .group = &group_,
               .number = group_.next_call(),
@@ -53,16 +56,11 @@ class Line {
     comm_.engine().start(call).wait();
   }
 
-  void pass(std::int64_t& word) {
-    one_[0] = word;
-    pass(one_, kSmallBytes);
-    word = one_[0];
-  }
+  void pass(std::int64_t& word) { pass({&word, 1}, kSmallBytes); }
 
  private:
   Communicator& comm_;
   Group group_;
-  std::vector<std::int64_t> one_ = std::vector<std::int64_t>(1);
 };
 
 // A token goes round through `ranks` until the first rank has had enough; ns per hop.
@@ -97,24 +95,26 @@ double token_hop(Communicator& comm, std::uint32_t epoch, const std::vector<int>
 // ns by which each message more prolongs a burst, at the sender; 0 at the receiver.
 double burst_slope(Line& there, Line& back, bool sends, Communicator& comm, std::size_t bytes,
                    int most) {
-  std::vector<std::int64_t> data;
+  const std::size_t words = bytes / sizeof(std::int64_t);
+  std::vector<std::int64_t> data(static_cast<std::size_t>(most) * words);  // pages are touched here
   std::map<std::int64_t, double> least;  // by messages in the burst
   std::int64_t count = 1;
   for (int repeat = 0;; ++repeat) {
     there.pass(count);
     if (count == 0) break;
-    data.resize(static_cast<std::size_t>(count) * bytes / sizeof(std::int64_t));
     const TimePoint start = comm.clock().now();
-    there.pass(data, bytes);
+    there.pass(std::span(data).first(static_cast<std::size_t>(count) * words), bytes);
     std::int64_t answer = 0;
     back.pass(answer);
     if (!sends) continue;
     const Duration time = comm.clock().now() - start;
     const auto it = least.try_emplace(count, nanoseconds(time)).first;
     it->second = std::min(it->second, nanoseconds(time));
-    if (repeat % kRepeats != kRepeats - 1 && time < 10 * kBurstTime) continue;
-    const bool is_short = nanoseconds(kBurstTime) > least[count];
-    count = count < most && (is_short || least.size() < 2) ? 2 * count : 0;
+    if (repeat % kRepeats != kRepeats - 1 && time < kSlowTime) continue;
+    const double here = least[count];
+    const bool goes_on =
+        count < kEnough ? here < nanoseconds(kSlowTime) : here < nanoseconds(kBurstTime);
+    count = count < most && (goes_on || least.size() < 2) ? 2 * count : 0;
   }
   if (!sends) return 0;
   const auto last = std::prev(least.end());
