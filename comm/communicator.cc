@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "comm/algorithm/chooser.h"
 #include "comm/algorithm/families.h"
 #include "comm/control/client.h"
+#include "comm/control/locator.h"
 #include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
 #include "comm/topology.h"
@@ -45,6 +47,12 @@ struct Communicator::Impl {
         chooser(Topology::uniform(world.size(), engine.transport().link())),
         control(std::move(control_)) {
     if (control == nullptr) return;
+    locator.emplace(*control, std::min(options.lease / 2, 4 * options.heartbeat));
+    engine.explain_by(&*locator);
+    control->on_progress([this] {
+      engine.recorder().tick(clock.now());
+      return encode(Progress::of(engine.recorder()), clock.now());
+    });
     control->on_lost([this](int rank, const std::string& why) { engine.report_lost(rank, why); });
   }
 
@@ -176,6 +184,7 @@ struct Communicator::Impl {
   Engine engine;
   Chooser chooser;
   std::map<std::pair<int, int>, Group> pairs;  // by sender and receiver, one of them this rank
+  std::optional<Locator> locator;              // not used after the last call
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
 };
 
@@ -208,6 +217,20 @@ void Communicator::use_topology(Topology topology) {
                             topology.ranks(), size()));
   }
   impl_->chooser = Chooser(std::move(topology));
+}
+
+const Recorder& Communicator::recorder() const noexcept { return impl_->engine.recorder(); }
+std::uint64_t Communicator::refused() const noexcept { return impl_->engine.transport().refused(); }
+
+std::string Communicator::status(Duration patience) const {
+  const std::string who = fmt::format("rank {} of {}", rank(), size());
+  std::optional<Report> report;
+  try {
+    if (control() != nullptr) report = control()->report({}, 0, clock().now() + patience);
+  } catch (const Error&) {
+    // Said in the text: a status is wanted most when something is wrong.
+  }
+  return status_text(who, recorder(), report ? &*report : nullptr, clock().now());
 }
 
 Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {

@@ -18,6 +18,7 @@
 #include "comm/dtype.h"
 #include "comm/group.h"
 #include "comm/options.h"
+#include "comm/recorder.h"
 #include "comm/request.h"
 #include "comm/shared_buffer.h"
 #include "comm/view.h"
@@ -143,6 +144,14 @@ class Communicator {
   // they lie, without copies. Memory of this process alone where the transport shares none.
   //   errors  kUnavailable where there is no room, with the numbers
   [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
+
+  // The last calls of this rank; any thread may read it.
+  const Recorder& recorder() const noexcept;
+  // What this rank is doing, its latest calls, and where the others are, over several lines; any
+  // thread. Waits for the controller's answer, at most `patience`.
+  std::string status(Duration patience = std::chrono::milliseconds(500)) const;
+  // Messages refused so far, because their sender does not hold the job's token; any thread.
+  std::uint64_t refused() const noexcept;
 
   // Declares `rank` dead, from any thread: its calls fail at once with kPeerLost and `why`.
   void report_lost(int rank, const std::string& why) noexcept;

@@ -129,6 +129,11 @@ std::optional<CallRecord> Recorder::read(std::uint64_t ticket) const {
   return call;
 }
 
+void Recorder::tick(TimePoint now) noexcept {
+  ticked_.store(now.time_since_epoch().count(), kRelaxed);
+}
+TimePoint Recorder::ticked() const noexcept { return TimePoint(Duration(ticked_.load(kRelaxed))); }
+
 std::vector<CallRecord> Recorder::last(std::size_t n) const {
   const std::uint64_t newest = started_.load(kAcquire);
   const std::uint64_t wanted = std::min<std::uint64_t>({n, kCalls, newest});

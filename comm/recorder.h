@@ -59,11 +59,18 @@ class Recorder {
   void arrive(std::uint64_t ticket, std::uint64_t bytes, TimePoint now) noexcept;
   void end(std::uint64_t ticket, CallRecord::State state, TimePoint now) noexcept;
 
+  // Where a look at the clock would cost too much: the latest time that anybody gave. Signs of life
+  // give it, too, so it is seldom older than Options::heartbeat.
+  void tick(TimePoint now) noexcept;  // any thread
+  TimePoint ticked() const noexcept;
+
   // --- Any thread -------------------------------------------------------------------------------
 
   // The latest `n` calls, in the order in which they began. One that is being overwritten is left
   // out.
   std::vector<CallRecord> last(std::size_t n = kCalls) const;
+  // The call of that ticket, while it is among the latest kCalls.
+  std::optional<CallRecord> read(std::uint64_t ticket) const;
   std::optional<CallRecord> last_started() const;
   // The call that was completed last.
   std::optional<CallRecord> last_done() const;
@@ -84,12 +91,11 @@ class Recorder {
   using Call = Entry<7>;    // its version is 4 * ticket + what start() and end() have done
   using Detail = Entry<4>;  // what arrive() tells of the ticket that it names
 
-  std::optional<CallRecord> read(std::uint64_t ticket) const;
-
   std::unique_ptr<std::array<Call, kCalls>> calls_;
   std::unique_ptr<std::array<Detail, kCalls>> details_;
   std::atomic<std::uint64_t> started_{0};  // calls so far; tickets are 1, 2, …
   std::atomic<std::uint64_t> done_{0};     // ticket of the last completed
+  std::atomic<std::int64_t> ticked_{0};    // ns
 };
 
 }  // namespace motley

@@ -34,35 +34,4 @@ std::string to_text(const Fingerprint& f) {
   return text + fmt::format(" ({}, {} pieces)", families[f.algorithm].name, f.pieces);
 }
 
-Error disagreement(const std::string& who, const Fingerprint& ours, const Fingerprint& theirs,
-                   int peer) {
-  return Error(ErrorCode::kMismatch,
-               fmt::format("{} disagrees with rank {}: {} here, {} there. All members must make "
-                           "the same call with the same count, dtype and op.",
-                           who, peer, to_text(ours), to_text(theirs)),
-               {peer});
-}
-
-Error loss(const std::string& who, int rank, const std::string& why) {
-  return Error(
-      ErrorCode::kPeerLost,
-      fmt::format("{} lost rank {}: {}. No call with that rank can complete.", who, rank, why),
-      {rank});
-}
-
-Error abortion(const std::string& who, const std::string& why) {
-  return Error(ErrorCode::kAborted, fmt::format("{} was given up: {}.", who, why));
-}
-
-Error lateness(const std::string& who, const Call& call, TimePoint now, const std::string& waiting,
-               const std::vector<int>& ranks) {
-  return Error(
-      ErrorCode::kTimeout,
-      fmt::format("{} timed out after {:.1f} s (allowed {:.1f} s) {}. Check rank{} {}, or "
-                  "raise the timeout.",
-                  who, to_seconds(now - call.started), to_seconds(call.deadline - call.started),
-                  waiting, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")),
-      ranks);
-}
-
 }  // namespace motley

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "comm/error.h"
 #include "comm/executor/call.h"
 #include "comm/transport/transport.h"
 
@@ -14,13 +12,5 @@ namespace motley {
 std::string who(const Transport& transport, const Call& call, const char* algorithm);
 // "all_reduce of count 4096 float32, sum (ring, 4 pieces)".
 std::string to_text(const Fingerprint& fingerprint);
-// kMismatch: `theirs` is what rank `peer` calls.
-Error disagreement(const std::string& who, const Fingerprint& ours, const Fingerprint& theirs,
-                   int peer);
-Error loss(const std::string& who, int rank, const std::string& why);
-Error abortion(const std::string& who, const std::string& why);
-// `waiting`: "waiting for rank 2 (shm) to …".
-Error lateness(const std::string& who, const Call& call, TimePoint now, const std::string& waiting,
-               const std::vector<int>& ranks);
 
 }  // namespace motley

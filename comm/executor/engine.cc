@@ -4,6 +4,11 @@
 #include <cassert>
 
 namespace motley {
+namespace {
+
+constexpr Duration kFarewell = std::chrono::milliseconds(100);
+
+}  // namespace
 
 // Holds the right to use the transport. Urgent holders take it from a thread that waits.
 class Engine::Token {
@@ -51,15 +56,20 @@ class Engine::Token {
 };
 
 Engine::Engine(std::unique_ptr<Transport> transport, Clock& clock)
-    : transport_(std::move(transport)), clock_(clock) {}
+    : transport_(std::move(transport)), clock_(clock), watch_(*transport_) {}
 
 Engine::~Engine() {
   const Token token(*this);
   for (Request::State* state : std::exchange(calls_, {})) {
-    state->visit([](auto& work) { work.fail_aborted("its communicator was destroyed"); });
+    state->work().fail_aborted("its communicator was destroyed");
     release(*state);
     state->engine_ = nullptr;
     state->done_ = true;
+  }
+  // What others are to be told is on its way before this rank is gone.
+  const TimePoint patience = clock_.now() + kFarewell;
+  while (watch_.notices().sending() && clock_.now() < patience) {
+    if (!transport_->poll()) transport_->wait(patience);
   }
 }
 
@@ -81,11 +91,15 @@ Request Engine::start(Call call) {
   }
   calls_.push_back(state.get());
   take_news();
+  RunningCall& work = state->work();
+  watch_.begin(state->watched_, call, work.fingerprint());
+  transport_->open(work, work.id(), work.fingerprint());
   fail_if_lost(*state, clock_.now());
+  if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
   if (auto* const execution = std::get_if<Execution>(&state->work_)) {
     if (!execution->finished()) execution->start();
   }
-  if (state->finished()) {
+  if (work.finished()) {
     std::erase(calls_, state.get());
     close(*state);
   }
@@ -98,6 +112,7 @@ bool Engine::begin_as_team(Call& call, std::unique_ptr<Request::State>& state) {
   TeamRun& run = team.begin(TeamExecution::part_of(call));
   if (run.state == TeamRun::State::kDone) {
     team.end(run);
+    watch_.completed_at_once(call);
     return true;
   }
   set_time(call);
@@ -134,16 +149,15 @@ void Engine::report_lost(int rank, const std::string& why) noexcept {
 void Engine::progress() {
   transport_->poll();
   take_news();
+  take_notices();
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
     if (auto* const team = state->team()) team->advance();
     if (!lost_.empty()) fail_if_lost(*state, now - kLossGrace);
-    if (now >= state->call().deadline) {
-      state->visit([now](auto& work) { work.fail_timeout(now); });
-    }
+    look_after(*state, now);
   }
-  const auto finished = std::stable_partition(calls_.begin(), calls_.end(),
-                                              [](auto* state) { return !state->finished(); });
+  const auto finished = std::stable_partition(
+      calls_.begin(), calls_.end(), [](auto* state) { return !state->work().finished(); });
   if (finished == calls_.end()) return;
   const std::vector<Request::State*> leaving(finished, calls_.end());
   calls_.erase(finished, calls_.end());
@@ -158,28 +172,61 @@ void Engine::take_news() {
   news_.clear();
 }
 
+// What others found concerns the call that it names; if that is complete here, those after it.
+void Engine::take_notices() {
+  for (Notice& notice : watch_.notices().take()) {
+    bool heard = false;
+    for (Request::State* state : calls_) {
+      RunningCall& work = state->work();
+      const CallId id = work.id();
+      if (id.group != notice.call.group || id.number < notice.call.number) continue;
+      if (work.finished() && !work.error()) continue;
+      work.fail_told(notice);
+      heard = true;
+      if (id.number == notice.call.number) break;  // calls stand in the order of their numbers
+    }
+    if (!heard) watch_.notices().keep(std::move(notice));
+  }
+}
+
+void Engine::look_after(Request::State& state, TimePoint now) {
+  RunningCall& work = state.work();
+  watch_.arrived(state.watched_, work.messages(), work.bytes(), now);
+  const Call& call = work.call();
+  if (now >= state.watched_.next) {
+    watch_.look(state.watched_, call, work.fingerprint(), work.awaited(), now);
+  }
+  if (now >= call.deadline) work.fail_timeout(now, watch_.explain(call, now));
+}
+
 // A call with a member whose loss was known by then fails, even where this rank does not talk to
 // that member itself; so does one that the team cannot go on with before a lost member does.
 void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
   for (const auto& [rank, loss] : lost_) {
-    const bool needed = state.team() != nullptr && state.team()->awaited() == rank;
+    const bool needed = state.team() != nullptr && state.team()->awaits(rank);
     if (loss.known > known_until && !needed) continue;
-    if (!state.call().group->contains(rank)) continue;
-    state.visit([&, rank = rank, &why = loss.why](auto& work) { work.fail_lost(rank, why); });
+    if (!state.work().call().group->contains(rank)) continue;
+    state.work().fail_lost(rank, loss.why);
   }
 }
 
 // Nobody touches the buffers of a finished call from now on.
 void Engine::release(Request::State& state) noexcept {
+  RunningCall& work = state.work();
+  if (work.error()) {
+    transport_->cancel(work, work.id());
+  } else {
+    transport_->close(work.id());
+  }
   if (auto* const team = state.team()) return team->close();
-  auto& execution = std::get<Execution>(state.work_);
-  if (execution.error()) transport_->cancel(execution, execution.id());
-  execution.release_memory();
+  std::get<Execution>(state.work_).release_memory();
 }
 
 // After this nobody but the request touches the state: its owner may destroy it at once.
 void Engine::close(Request::State& state) noexcept {
   release(state);
+  const RunningCall& work = state.work();
+  watch_.end(state.watched_, work, clock_.now());
   state.done_ = true;
   notify();
 }
@@ -198,14 +245,16 @@ void Engine::cancel(Request::State& state) noexcept {
   const Token token(*this);
   if (state.done_) return;
   std::erase(calls_, &state);
-  state.visit([](auto& work) { work.fail_aborted("its request was cancelled"); });
+  state.work().fail_aborted("its request was cancelled");
   close(state);
 }
 
 // Until when waiting makes sense: the next deadline, or the end of grace for the last loss.
 TimePoint Engine::next_deadline() noexcept {
   TimePoint first = TimePoint::max();
-  for (Request::State* state : calls_) first = std::min(first, state->call().deadline);
+  for (Request::State* state : calls_) {
+    first = std::min({first, state->work().call().deadline, state->watched_.next});
+  }
   const TimePoint now = lost_.empty() ? TimePoint{} : clock_.now();
   for (const auto& [rank, loss] : lost_) {
     if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);
@@ -231,7 +280,7 @@ void Request::State::cancel() noexcept {
 }
 
 void Request::State::throw_error() {
-  if (error()) throw *error();
+  if (const auto& error = work().error()) throw *error;
 }
 
 Request::Request() noexcept = default;

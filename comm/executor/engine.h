@@ -22,6 +22,7 @@
 #include "comm/executor/arena.h"
 #include "comm/executor/execution.h"
 #include "comm/executor/team_execution.h"
+#include "comm/executor/watch.h"
 #include "comm/request.h"
 #include "comm/transport/team.h"
 #include "comm/transport/transport.h"
@@ -49,6 +50,9 @@ class Engine {
 
   Transport& transport() const noexcept { return *transport_; }
   Clock& clock() noexcept { return clock_; }
+  Recorder& recorder() noexcept { return watch_.recorder(); }
+  // See Watch. Before the first call.
+  void explain_by(Explainer* explainer) noexcept { watch_.explain_by(explainer); }
 
  private:
   friend class Request::State;
@@ -58,6 +62,8 @@ class Engine {
   void progress();
   bool begin_as_team(Call& call, std::unique_ptr<Request::State>& state);
   void take_news();
+  void take_notices();
+  void look_after(Request::State& state, TimePoint now);
   void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
@@ -69,6 +75,7 @@ class Engine {
 
   std::unique_ptr<Transport> transport_;
   Clock& clock_;
+  Watch watch_;                         // with the token
   Arena arena_;                         // with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
@@ -110,24 +117,15 @@ class Request::State {
  private:
   friend class Engine;
 
-  template <class Visitor>
-  decltype(auto) visit(Visitor&& visitor) {
-    return std::visit(visitor, work_);
-  }
   TeamExecution* team() noexcept { return std::get_if<TeamExecution>(&work_); }
-  bool finished() {
-    return visit([](auto& work) { return work.finished(); });
-  }
-  const Call& call() {
-    return visit([](auto& work) -> const Call& { return work.call(); });
-  }
-  const std::optional<Error>& error() {
-    return visit([](auto& work) -> const std::optional<Error>& { return work.error(); });
+  RunningCall& work() noexcept {
+    return std::visit([](auto& work) -> RunningCall& { return work; }, work_);
   }
   void throw_error();
 
   Engine* engine_;  // null once the engine is gone
   std::variant<Execution, TeamExecution> work_;
+  Watched watched_;
   std::atomic<bool> done_{false};  // set after the last change of work_
 };
 

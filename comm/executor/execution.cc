@@ -23,9 +23,8 @@ std::uint32_t cookie_of(std::size_t lane, int step) noexcept {
 }  // namespace
 
 Execution::Execution(Transport& transport, Arena& arena, const Call& call)
-    : transport_(transport),
+    : RunningCall(transport, call),
       arena_(arena),
-      call_(call),
       shape_{.rank = call.group->index_of(transport.rank()),
              .size = call.group->size(),
              .root = call.root,
@@ -160,6 +159,8 @@ void Execution::sent(std::uint32_t cookie) {
 
 void Execution::received(std::uint32_t cookie, const Tag& tag, ConstBytes data) {
   if (error_) return;
+  ++messages_;
+  bytes_ += data.size();
   Lane& lane = lanes_[cookie >> 8];
   int step = lane.head;
   while (step % kWindow != static_cast<int>(cookie & 0xff)) ++step;
@@ -191,16 +192,18 @@ bool Execution::agrees(const Lane& lane, const Step& step, const Tag& tag, std::
   const int peer = call_.group->rank_at(step.peer);
   const Fingerprint mine = fingerprint_of(step);
   if (tag.fingerprint != mine) {
-    fail(disagreement(who(), mine, tag.fingerprint, peer));
+    fail_mismatch(disagreement(id(), transport_.rank(), mine, peer, tag.fingerprint));
     return false;
   }
   const std::size_t expected = buffers_.message_bytes(lane.at.piece, step);
   if (size != expected) {
-    fail(Error(ErrorCode::kMismatch,
-               fmt::format("{} got {} bytes from rank {} where {} were due. All ranks must run the "
-                           "same version of Motley with the same segment_bytes.",
-                           who(), size, peer, expected),
-               {peer}));
+    fail_mismatch(
+        {.call = id(),
+         .from = transport_.rank(),
+         .ranks = {std::min(peer, transport_.rank()), std::max(peer, transport_.rank())},
+         .text = fmt::format("a message of {} bytes at rank {}, of {} bytes from rank {}: "
+                             "other segment_bytes or another version of Motley",
+                             expected, transport_.rank(), size, peer)});
     return false;
   }
   return true;
@@ -214,15 +217,7 @@ void Execution::failed(std::uint32_t, const Error& error) {
   }
 }
 
-void Execution::fail(const Error& error) {
-  if (!finished()) error_ = error;
-}
-
-void Execution::fail_lost(int rank, const std::string& why) { fail(loss(who(), rank, why)); }
-
-void Execution::fail_aborted(const std::string& why) { fail(abortion(who(), why)); }
-
-void Execution::fail_timeout(TimePoint now) {
+std::vector<int> Execution::awaited() const {
   std::vector<int> ranks;
   for (const Lane& lane : lanes_) {
     for (int i = lane.head; lane.active && i < lane.next; ++i) {
@@ -232,7 +227,7 @@ void Execution::fail_timeout(TimePoint now) {
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  fail(lateness(who(), call_, now, waiting_text(), ranks));
+  return ranks;
 }
 
 std::string Execution::waiting_text() const {

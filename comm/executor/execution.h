@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,35 +18,28 @@
 #include "comm/executor/arena.h"
 #include "comm/executor/buffers.h"
 #include "comm/executor/call.h"
+#include "comm/executor/running_call.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
 
-class Execution final : public Sink {
+class Execution final : public RunningCall {
  public:
   static constexpr int kWindow = 8;  // unfinished steps of a piece
   static constexpr int kLanes = 4;   // pieces under way
 
   // Memory comes from `arena`, which release_memory() must be called before the end of.
   Execution(Transport& transport, Arena& arena, const Call& call);
-  Execution(const Execution&) = delete;
-  Execution& operator=(const Execution&) = delete;
 
   // Posts the first steps.
   void start();
-  bool finished() const noexcept { return finished_pieces_ == pieces_ || error_.has_value(); }
-  const std::optional<Error>& error() const noexcept { return error_; }
-  const Call& call() const noexcept { return call_; }
-  CallId id() const noexcept { return {call_.group->tag(), call_.number}; }
+  bool finished() const noexcept override {
+    return finished_pieces_ == pieces_ || error_.has_value();
+  }
+  std::vector<int> awaited() const override;
 
   // The transport knows nothing of the call any more: gives back the memory that it worked in.
   void release_memory() noexcept { lanes_.clear(); }
-
-  // The call will not complete. The engine tells the transport, outside its callbacks.
-  void fail(const Error& error);
-  void fail_timeout(TimePoint now);
-  void fail_lost(int rank, const std::string& why);
-  void fail_aborted(const std::string& why);
 
   void sent(std::uint32_t cookie) override;
   void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) override;
@@ -85,21 +77,17 @@ class Execution final : public Sink {
   bool blocked(const Lane& lane, int step) const noexcept;
   Fingerprint fingerprint_of(const Step& step) const;
   bool agrees(const Lane& lane, const Step& step, const Tag& tag, std::size_t size);
-  std::string who() const;
-  std::string waiting_text() const;
+  std::string who() const override;
+  std::string waiting_text() const override;
 
-  Transport& transport_;
   Arena& arena_;
-  Call call_;
   Shape shape_;
   Schedule schedule_;
   Buffers buffers_;
-  Fingerprint fingerprint_;
   std::uint32_t pieces_ = 1;
   std::uint32_t started_pieces_ = 0;
   std::uint32_t finished_pieces_ = 0;
   std::vector<Lane> lanes_;
-  std::optional<Error> error_;
 };
 
 }  // namespace motley

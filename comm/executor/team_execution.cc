@@ -20,7 +20,9 @@ TeamCall TeamExecution::part_of(const Call& call) {
 }
 
 TeamExecution::TeamExecution(Transport& transport, Team& team, TeamRun& run, const Call& call)
-    : transport_(transport), team_(team), run_(&run), call_(call) {}
+    : RunningCall(transport, call), team_(team), run_(&run) {
+  fingerprint_ = part_of(call).fingerprint;
+}
 
 bool TeamExecution::advance() {
   bool moved = false;
@@ -30,27 +32,19 @@ bool TeamExecution::advance() {
     fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
   }
   if (run_->state == TeamRun::State::kMismatch && !error_) {
-    fail(disagreement(who(), part_of(call_).fingerprint, run_->theirs, run_->peer));
+    fail_mismatch(disagreement(id(), transport_.rank(), fingerprint_, run_->peer, run_->theirs));
   }
   return moved;
 }
 
-void TeamExecution::fail(const Error& error) {
-  if (!finished()) error_ = error;
+std::vector<int> TeamExecution::awaited() const {
+  return run_->peer < 0 ? std::vector<int>{} : std::vector<int>{run_->peer};
 }
 
-void TeamExecution::fail_timeout(TimePoint now) {
-  const std::string waiting = run_->peer < 0 ? "with nothing to wait for"
-                                             : fmt::format("waiting for rank {} ({}) to take part",
-                                                           run_->peer, transport_.name());
-  std::vector<int> ranks;
-  if (run_->peer >= 0) ranks.push_back(run_->peer);
-  fail(lateness(who(), call_, now, waiting, ranks));
+std::string TeamExecution::waiting_text() const {
+  if (run_->peer < 0) return "with nothing to wait for";
+  return fmt::format("waiting for rank {} ({}) to take part", run_->peer, transport_.name());
 }
-
-void TeamExecution::fail_lost(int rank, const std::string& why) { fail(loss(who(), rank, why)); }
-
-void TeamExecution::fail_aborted(const std::string& why) { fail(abortion(who(), why)); }
 
 std::string TeamExecution::who() const {
   return motley::who(transport_, call_, fmt::format("all of {}", transport_.name()).c_str());

@@ -99,17 +99,18 @@ void Matcher::mark_ready(int rank, Peer& peer) {
 }
 
 // Looks whether a message that nobody has asked for so far belongs to another call than ours of the
-// same number, and says so.
+// same number, and says so. True if there is nothing else to be done with it.
 bool Matcher::foreign(int from, const Tag& tag) {
+  const bool question = tag.piece == Tag::kQuestion;
   for (const Open& each : open_) {
     if (each.call != tag.call) continue;
-    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return false;
+    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return question;
     each.sink->disagreed(from, tag, each.fingerprint);
     return true;
   }
   for (const Open& each : done_) {
     if (each.sink == nullptr || each.call != tag.call) continue;
-    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return false;
+    if (may_be_one_call(each.fingerprint, tag.fingerprint)) return question;
     if (notices_ != nullptr) notices_->disagreed(from, tag, each.fingerprint);
     return true;
   }
@@ -118,12 +119,16 @@ bool Matcher::foreign(int from, const Tag& tag) {
 
 void Matcher::open(Sink& sink, const CallId& call, const Fingerprint& fingerprint) {
   open_.push_back({call, fingerprint, &sink});
-  for (const auto& [rank, peer] : peers_) {
+  for (auto& entry : peers_) {
+    Peer& peer = entry.second;
     for (const Message& message : peer.messages) {
       if (message.tag.call != call) continue;
       if (may_be_one_call(message.tag.fingerprint, fingerprint)) continue;
-      return sink.disagreed(rank, message.tag, fingerprint);
+      return sink.disagreed(entry.first, message.tag, fingerprint);
     }
+    std::erase_if(peer.messages, [&](const Message& message) {
+      return message.tag.piece == Tag::kQuestion && message.tag.call == call;
+    });
   }
 }
 

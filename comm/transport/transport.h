@@ -57,7 +57,9 @@ inline bool may_be_one_call(Fingerprint a, const Fingerprint& b) noexcept {
 
 // Header of a message. A call is cut into pieces that run the same schedule independently.
 struct Tag {
-  static constexpr std::uint32_t kNotice = ~std::uint32_t{0};  // a piece: about the call, not of it
+  // Pieces that are about the call, not of it: see Transport::listen().
+  static constexpr std::uint32_t kNotice = ~std::uint32_t{0};
+  static constexpr std::uint32_t kQuestion = kNotice - 1;
 
   CallId call;
   std::uint32_t piece = 0;
@@ -112,6 +114,7 @@ class Transport {
   // Messages with the piece Tag::kNotice are received() by `notices` without being asked for, their
   // sender as the cookie. It is disagreed() with by those that come for one of the calls last
   // closed and have another fingerprint than that.
+  // Messages with the piece Tag::kQuestion are received by nobody: they are there to disagree.
   virtual void listen(Sink& notices) noexcept = 0;
 
   // Moves what can be moved without waiting. True if anything was.

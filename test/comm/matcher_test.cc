@@ -36,6 +36,9 @@ TEST(Matcher, TellsOfMessagesOfAnotherCall) {
   matcher.arrived(0, longer, {});
   EXPECT_THAT(ours.disagreements, ElementsAre(0));
 
+  matcher.arrived(0, {.call = block.call, .piece = Tag::kQuestion, .fingerprint = {}}, {});
+  EXPECT_THAT(ours.disagreements, ElementsAre(0, 0)) << "asked by one in another call";
+
   Matcher later;
   later.arrived(3, other, {});
   later.open(early, mine.call, mine.fingerprint);

@@ -1,0 +1,61 @@
+#include "comm/executor/running_call.h"
+
+#include <fmt/format.h>
+
+namespace motley {
+
+void RunningCall::fail(const Error& error) {
+  if (!finished()) error_ = error;
+}
+
+void RunningCall::fail_timeout(TimePoint now, const Diagnosis& diagnosis) {
+  const std::vector<int> ranks = diagnosis.behind.empty() ? awaited() : diagnosis.behind;
+  fail(Error(ErrorCode::kTimeout,
+             fmt::format("{} timed out after {:.1f} s (allowed {:.1f} s) {}; {} bytes have arrived."
+                         "{} Check rank{} {}, or raise the timeout.",
+                         who(), to_seconds(now - call_.started),
+                         to_seconds(call_.deadline - call_.started), waiting_text(), bytes_,
+                         diagnosis.text, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")),
+             ranks));
+}
+
+void RunningCall::fail_lost(int rank, const std::string& why) {
+  fail(Error(
+      ErrorCode::kPeerLost,
+      fmt::format("{} lost rank {}: {}. No call with that rank can complete.", who(), rank, why),
+      {rank}));
+}
+
+void RunningCall::fail_aborted(const std::string& why) {
+  fail(Error(ErrorCode::kAborted, fmt::format("{} was given up: {}.", who(), why)));
+}
+
+void RunningCall::disagreed(int from, const Tag& theirs, const Fingerprint& ours) {
+  fail_mismatch(disagreement(id(), transport_.rank(), ours, from, theirs.fingerprint));
+}
+
+void RunningCall::fail_mismatch(const Notice& notice) {
+  if (error_) return;
+  notice_ = notice;
+  fail(Error(ErrorCode::kMismatch,
+             fmt::format("{} disagrees with another rank: {}. All members must make the same call "
+                         "with the same count, dtype and op.",
+                         who(), notice.text),
+             notice.ranks));
+}
+
+void RunningCall::fail_told(const Notice& notice) {
+  if (finished()) return;
+  const bool earlier = notice.call.number != call_.number;
+  const std::string of_call = earlier ? fmt::format(" in call #{}", notice.call.number) : "";
+  fail(Error(ErrorCode::kMismatch,
+             fmt::format("{}: rank {} found a disagreement{}: {}. All members must make the same "
+                         "call with the same count, dtype and op.",
+                         who(), notice.from, of_call, notice.text),
+             notice.ranks));
+  if (!notice.pass_on) return;
+  notice_ = notice;
+  notice_->pass_on = false;
+}
+
+}  // namespace motley

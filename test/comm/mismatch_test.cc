@@ -1,0 +1,187 @@
+// Ranks that disagree on count, dtype, op or on which call comes next get the same typed error on
+// every rank, with both values, at once: on every transport, also where the one that differs does
+// not talk to most of the others. Scenarios 7 (unequal counts) and 10 (other order of calls).
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/local.h"
+#include "test/support/rank_runner.h"
+#include "test/support/simulation.h"
+#include "test/support/transports.h"
+
+namespace motley::test {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr Duration kTimeout = seconds(20);  // far from what it takes
+
+struct Outcome {
+  ErrorCode code = ErrorCode::kInvalid;  // of no error
+  std::string text = "no error";
+  std::vector<int> ranks;
+  Duration time{};
+};
+using Body = std::function<void(Communicator&)>;
+
+// Runs `body` and notes how it ends.
+Outcome outcome_of(Communicator& comm, const Body& body) {
+  const TimePoint start = comm.clock().now();
+  Outcome outcome;
+  try {
+    body(comm);
+  } catch (const Error& error) {
+    outcome = {.code = error.code(), .text = error.what(), .ranks = error.ranks()};
+  }
+  outcome.time = comm.clock().now() - start;
+  return outcome;
+}
+
+// How `body` ends on each rank. Nobody leaves before all have ended.
+std::vector<Outcome> outcomes(const std::string& transport, int size, const Body& body) {
+  std::vector<Outcome> all(static_cast<std::size_t>(size));
+  Options options;
+  options.timeout = kTimeout;
+  if (transport == "sim") {
+    run_simulated({.topology = Topology::uniform(size)},
+                  [&](int rank, std::unique_ptr<Transport> seat, Clock& clock) {
+                    Communicator comm(std::move(seat), clock, options);
+                    all[static_cast<std::size_t>(rank)] = outcome_of(comm, body);
+                    clock.sleep_until(clock.now() + 2 * kTimeout);
+                  });
+    return all;
+  }
+  std::barrier done(size);
+  const auto run = [&](Communicator& comm) {
+    all[static_cast<std::size_t>(comm.rank())] = outcome_of(comm, body);
+    done.arrive_and_wait();
+  };
+  if (transport == "inproc") {
+    run_local(size, run, options);
+    return all;
+  }
+  std::vector<std::unique_ptr<Transport>> seats = make_transports(transport, size, options);
+  std::vector<std::thread> threads;
+  for (auto& seat : seats) {
+    threads.emplace_back([&] {
+      Communicator comm(std::move(seat), Clock::real(), options);
+      run(comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+class Mismatch : public testing::TestWithParam<std::string> {
+ protected:
+  // All ranks fail alike, in time, and name both values.
+  void expect(const std::vector<Outcome>& all, const std::vector<std::string>& facts) {
+    // A second, said by the clock that no other work on this machine disturbs.
+    const Duration allowed = GetParam() == "sim" ? seconds(1) : kTimeout / 2;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      EXPECT_EQ(all[rank].code, ErrorCode::kMismatch) << "rank " << rank << ": " << all[rank].text;
+      EXPECT_LT(all[rank].time, allowed) << "rank " << rank << ": " << all[rank].text;
+      for (const std::string& fact : facts) EXPECT_THAT(all[rank].text, HasSubstr(fact));
+      EXPECT_EQ(all[rank].ranks.size(), 2u) << "rank " << rank;
+    }
+  }
+};
+
+TEST_P(Mismatch, OfCountsIsToldToAll) {  // scenario 7
+  for (const int size : {2, 4, 5}) {
+    if (GetParam() == "ucx" && size != 4) continue;  // its connections take longest
+    for (const char* algorithm : {"ring", "direct", "halving_doubling", "auto"}) {
+      SCOPED_TRACE(std::to_string(size) + " ranks, " + algorithm);
+      const auto all = outcomes(GetParam(), size, [&](Communicator& comm) {
+        std::vector<float> data(comm.rank() == 0 ? 409600 : 409598, 1);
+        comm.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm}).wait();
+      });
+      expect(all, {"409600", "409598"});
+    }
+  }
+}
+
+TEST_P(Mismatch, OfDtypesAndOpsIsToldToAll) {
+  expect(outcomes(GetParam(), 4,
+                  [](Communicator& comm) {
+                    std::vector<float> floats(100);
+                    std::vector<std::int32_t> integers(100);
+                    if (comm.rank() == 2) {
+                      comm.all_reduce(integers, ReduceOp::kSum).wait();
+                    } else {
+                      comm.all_reduce(floats, ReduceOp::kSum).wait();
+                    }
+                  }),
+         {"int32", "float32"});
+  expect(
+      outcomes(GetParam(), 4,
+               [](Communicator& comm) {
+                 std::vector<float> data(100);
+                 comm.all_reduce(data, comm.rank() == 3 ? ReduceOp::kMax : ReduceOp::kSum).wait();
+               }),
+      {"sum", "max"});
+}
+
+// Calls that some ranks can complete without hearing from the one that differs: those learn it in
+// the next.
+void make_call(Communicator& comm, int kind) {
+  std::vector<float> data(60, 1);
+  if (kind == 0) comm.all_reduce(data, ReduceOp::kSum).wait();
+  if (kind == 1) comm.broadcast(data, 0).wait();
+  if (kind == 2) comm.broadcast(data, comm.size() - 1).wait();
+  if (kind == 3) comm.barrier().wait();
+  if (kind == 4) comm.all_to_all(data, data).wait();
+}
+
+TEST_P(Mismatch, OfTheOrderOfCallsIsToldToAll) {  // scenario 10
+  const bool few = GetParam() != "sim";           // there all pairs, at no cost
+  for (int usual = 0; usual < 5; ++usual) {
+    for (int other = 0; other < 5; ++other) {
+      for (int odd = 0; odd < 4; ++odd) {
+        if (usual == other || (few && (usual + 2 * other + odd) % 5 != 0)) continue;
+        SCOPED_TRACE(
+            fmt::format("rank {} calls {} then {}, others the other way", odd, other, usual));
+        const auto all = outcomes(GetParam(), 4, [&](Communicator& comm) {
+          make_call(comm, comm.rank() == odd ? other : usual);
+          make_call(comm, comm.rank() == odd ? usual : other);
+          comm.barrier().wait();
+        });
+        expect(all, {});
+      }
+    }
+  }
+}
+
+// Other groups and the calls before are not touched by it.
+TEST_P(Mismatch, IsOfItsGroupOnly) {
+  const auto all = outcomes(GetParam(), 4, [&](Communicator& comm) {
+    const Group pair({comm.rank() / 2 * 2, comm.rank() / 2 * 2 + 1},
+                     {.id = 7 + static_cast<std::uint64_t>(comm.rank() / 2)});
+    std::vector<int> data(10, 1);
+    comm.all_reduce(data, ReduceOp::kSum).wait();
+    EXPECT_THAT(data, Each(4));
+    const std::size_t n = comm.rank() == 3 ? 9 : 10;
+    Request request = comm.all_reduce(View(data).slice(0, n), ReduceOp::kSum, {.group = &pair});
+    if (comm.rank() < 2) {
+      request.wait();
+      EXPECT_THAT(data, Each(8));
+    } else {
+      EXPECT_THROW(request.wait(), Error);
+    }
+    comm.barrier().wait();
+  });
+  for (const Outcome& outcome : all) EXPECT_EQ(outcome.text, "no error");
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, testing::ValuesIn(transports()),
+                         [](const auto& each) { return each.param; });
+
+}  // namespace
+}  // namespace motley::test
