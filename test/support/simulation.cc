@@ -111,7 +111,10 @@ bool Simulation::let_time_pass() {
     return at.pauses != timer.pause || at.state == kRunnable || at.state == kFinished;
   };
   while (!timers_.empty() && is_over(timers_.top())) timers_.pop();
-  if (timers_.empty() || network_.next_event() <= timers_.top().time) return network_.step();
+  // What the network has ready may turn out to be nothing.
+  const bool network_first = timers_.empty() || network_.next_event() <= timers_.top().time;
+  if (network_first && network_.step()) return true;
+  if (timers_.empty()) return false;
   const Timer timer = timers_.top();
   network_.advance_to(timer.time);
   wake(timer.rank);
