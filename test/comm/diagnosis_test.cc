@@ -1,0 +1,87 @@
+// What a rank learns when a call does not end: who is behind, in which call, since when, and what
+// every rank completed last; as an error (scenario 8), and on a signal without stopping (scenario
+// 9).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <future>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/local.h"
+#include "comm/status_signal.h"
+
+namespace motley {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Four ranks in a ring: rank 2 does not come to the third call. All others name it, not only the
+// one that waits for its message.
+TEST(Timeout, NamesTheRankThatIsBehind) {
+  Options options;
+  options.timeout = seconds(1.5);
+  options.algorithm = "ring";
+  std::promise<void> all_failed;
+  std::shared_future<void> failed = all_failed.get_future().share();
+  std::atomic<int> failures = 0;
+  run_local(
+      4,
+      [&](Communicator& comm) {
+        std::vector<float> data(1000, 1);
+        comm.all_reduce(data, ReduceOp::kSum).wait();
+        comm.barrier().wait();
+        if (comm.rank() == 2) return failed.wait();
+        try {
+          comm.all_reduce(data, ReduceOp::kSum).wait();
+          ADD_FAILURE() << "rank " << comm.rank();
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
+          EXPECT_THAT(error.ranks(), ElementsAre(2)) << error.what();
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("all_reduce #2 (ring, 1000 float32)"), HasSubstr("1.5 s"),
+                            HasSubstr("bytes have arrived"),
+                            HasSubstr("Rank 2 has not begun it: in no call since barrier #1 ended"),
+                            HasSubstr("Last completed: barrier #1 by ranks 0, 1, 2, 3")));
+        }
+        if (++failures == 3) all_failed.set_value();
+        failed.wait();
+      },
+      options);
+}
+
+// The recorder of each rank has its last calls in order, and the signal's text has them, too.
+TEST(Status, IsToldOnASignalWithoutStopping) {
+  run_local(2, [](Communicator& comm) {
+    std::vector<float> data(64, 1);
+    for (int i = 0; i < 5; ++i) comm.all_reduce(data, ReduceOp::kSum).wait();
+    const auto calls = comm.recorder().last(5);
+    ASSERT_EQ(calls.size(), 5u);
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(calls[i].number, i);
+      EXPECT_EQ(calls[i].state, CallRecord::kDone);
+      EXPECT_EQ(calls[i].count, 64u);
+      EXPECT_GE(calls[i].ended, calls[i].started);
+    }
+    if (comm.rank() == 0) {
+      std::promise<std::string> printed;
+      bool first = true;
+      StatusSignal status(comm, [&](const std::string& text) {
+        if (std::exchange(first, false)) printed.set_value(text);
+      });
+      EXPECT_THROW(StatusSignal(comm, [](const std::string&) {}), Error);
+      std::raise(SIGUSR1);
+      const std::string text = printed.get_future().get();
+      EXPECT_THAT(text, AllOf(HasSubstr("rank 0 of 2"), HasSubstr("all_reduce #4"),
+                              HasSubstr("done"), HasSubstr("Rank 1 ")));
+    }
+    comm.all_reduce(data, ReduceOp::kSum).wait();  // goes on
+  });
+}
+
+}  // namespace
+}  // namespace motley
