@@ -42,6 +42,7 @@ struct Communicator::Impl {
        const Options& options_)
       : clock(clock_),
         options(options_),
+        automatic(options_.algorithm == "auto"),
         world(Group::world(transport->size())),
         engine(std::move(transport), clock_),
         chooser(Topology::uniform(world.size(), engine.transport().link())),
@@ -156,9 +157,9 @@ struct Communicator::Impl {
                   fmt::format("{}: algorithm '{}' is not deterministic. Use {}, or leave it out.",
                               name(call.kind), asked, kOrdered));
     }
-    const std::string& wanted = asked.empty() ? options.algorithm : asked;
-    const bool any = wanted == "auto";
+    const bool any = asked.empty() ? automatic : asked == "auto";
     if (!any) {
+      const std::string& wanted = asked.empty() ? options.algorithm : asked;
       const int found = find_algorithm(call.kind, wanted);
       if (found >= 0) return found;
       if (!asked.empty()) refuse_algorithm(call.kind, wanted);
@@ -168,7 +169,7 @@ struct Communicator::Impl {
     const Team* const team = engine.transport().team();
     // A team knows no weights.
     if (any && team != nullptr && call.op != ReduceOp::kWeightedSum &&
-        team->price(call.kind, bytes, members)) {
+        team->runs(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
     return chooser.choose({.kind = call.kind,
@@ -180,6 +181,7 @@ struct Communicator::Impl {
 
   Clock& clock;
   Options options;
+  bool automatic;  // options.algorithm is "auto"
   Group world;
   Engine engine;
   Chooser chooser;

@@ -1,23 +1,18 @@
 #include "comm/kernel/reduce.h"
 
 #include <cassert>
-#include <cstring>
 
+#include "comm/kernel/combine.h"
 #include "comm/kernel/ops.h"
 
 namespace motley {
 
 void reduce(View out, ConstBytes in, ReduceOp op) {
   assert(in.size() == out.size_bytes());
-  dispatch(out.dtype, op, [&]<class T>(auto op_fn) {
-    T* const a = reinterpret_cast<T*>(out.data);
-    const std::byte* const b = in.data();
-    for (std::size_t i = 0; i < out.count; ++i) {
-      T x;
-      std::memcpy(&x, b + i * sizeof(T), sizeof(T));  // a message need not be aligned for T
-      a[i] = op_fn(a[i], x);
-    }
-  });
+  const std::byte* const sources[] = {out.data, in.data()};
+  // An average is divided when all terms are there, by divide().
+  const Combine combine(out.dtype, op == ReduceOp::kAverage ? ReduceOp::kSum : op);
+  if (out.count != 0) combine(out.data, sources, 2, out.count);
 }
 
 void divide(View data, int divisor) {

@@ -47,9 +47,32 @@ struct ShmBoard {
   ShmSeat seats[kSeats];
 };
 
-// Names a call, as all its members see it: kUsed is set, kGivenUp is not.
-std::uint64_t key_of(const CallId& id, const Fingerprint& fingerprint) noexcept;
+// Every bit of `x` and of `h` spreads over the whole word.
+constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t x) noexcept {
+  h = (h ^ x) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
+}
+
+constexpr std::uint64_t hash(const GroupTag& tag) noexcept {
+  return mix(mix(0, tag.id), std::uint64_t{tag.epoch} << 32 | tag.attempt);
+}
+
+// Names call `number` of the group of that hash, as all its members see it: kUsed is set, kGivenUp
+// is not.
+constexpr std::uint64_t key_of(std::uint64_t group, std::uint32_t number,
+                               const Fingerprint& f) noexcept {
+  const std::uint64_t what = static_cast<std::uint64_t>(f.kind) << 24 |
+                             static_cast<std::uint64_t>(f.dtype) << 16 |
+                             static_cast<std::uint64_t>(f.op) << 8 | f.algorithm;
+  std::uint64_t h = mix(group, std::uint64_t{number} << 32 | what);
+  h = mix(h, f.count);
+  h = mix(h, std::uint64_t{f.root} << 32 | f.pieces);
+  return (h | ShmBoard::kUsed) & ~ShmBoard::kGivenUp;
+}
+
 // The seat where members look first.
-int seat_hint(const CallId& id) noexcept;
+constexpr int seat_hint(std::uint64_t group, std::uint32_t number) noexcept {
+  return static_cast<int>((group + number) % ShmBoard::kSeats);
+}
 
 }  // namespace motley

@@ -41,7 +41,7 @@ void ShmTeam::search(Peer& it) {
     const CallId id = shown.id;
     std::atomic_thread_fence(std::memory_order_acquire);
     const bool being_written = shown.key.load(std::memory_order_relaxed) != key;
-    if (being_written || seat_hint(id) != at) it.astray.push_back(at);
+    if (being_written || seat_hint(hash(id.group), id.number) != at) it.astray.push_back(at);
   }
 }
 

@@ -63,7 +63,11 @@ void ShmTeam::show_offer(ShmRun& run) {
   if (out.count != 0) {
     run.offer.out = heap_->offset_of(out.data, out.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
-  std::memcpy(own(run).line, &run.offer, sizeof(run.offer));
+  ShmSeat& shown = own(run);
+  std::memcpy(shown.line, &run.offer, sizeof(run.offer));
+  for (const Count count : {&ShmSeat::given, &ShmSeat::taken, &ShmSeat::writes}) {
+    (shown.*count).store(0, std::memory_order_relaxed);
+  }
 }
 
 ShmRun::Offer ShmTeam::offer_of(const ShmRun& run, int index) const noexcept {

@@ -13,6 +13,7 @@ namespace {
 // How often a new call looks for the others before it is left to whoever waits for it.
 constexpr int kEagerLooks = 200;
 constexpr int kMostMoves = 16;  // before somebody looks at the time again
+constexpr int kHotLooks = 20;   // without a pause between them
 constexpr int kFarLook = 32;    // every so often not only where it should be
 // A seat of a call that its owner gave up stays as it is at least so long: a member that found it
 // just before has shown itself by then.
@@ -39,9 +40,7 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
 }
 
 // As it is between two cores that share a cache; the copies cost more than the handshakes.
-std::optional<Duration> ShmTeam::price(CallKind kind, std::size_t bytes,
-                                       int members) const noexcept {
-  if (members < 2 || !way_of(kind, bytes, members)) return std::nullopt;
+Duration ShmTeam::price(CallKind kind, std::size_t bytes, int members) const noexcept {
   const double copies = static_cast<double>(bytes) * (reduces(kind) ? 3 : 2);
   return seconds(200e-9 * members + copies / 10e9);
 }
@@ -57,8 +56,9 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.state = TeamRun::State::kRuns;
   run.peer = -1;
   run.call = call;
-  run.key = key_of(call.id, call.fingerprint);
-  run.hint = seat_hint(call.id);
+  const std::uint64_t group = hash(call.id.group);
+  run.key = key_of(group, call.id.number, call.fingerprint);
+  run.hint = seat_hint(group, call.id.number);
   run.me = call.group->index_of(rank_);
   run.size = call.group->size();
   run.seat = -1;
@@ -78,8 +78,11 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.way = *way_of(what.kind, what.count * size_bytes(what.dtype), run.size);
   under_way_.push_back(&run);
   try {
-    move(run);
-    if (spins_ && run.way == ShmRun::Way::kAtOnce) look_for_a_while(run);
+    if (spins_ && run.way == ShmRun::Way::kAtOnce && claim(run)) {
+      look_for_a_while(run);
+    } else {
+      move(run);
+    }
   } catch (const Error&) {
     end(run);
     throw;
@@ -106,7 +109,7 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
     const ShmSeat& shown = peer(next.rank).board->seats[run.hint];
     if (shown.key.load(std::memory_order_acquire) == run.key || i % kFarLook == 0) {
       move(run);
-    } else {
+    } else if (i > kHotLooks) {
       pause_briefly();
     }
   }
@@ -177,9 +180,6 @@ bool ShmTeam::claim(ShmRun& run) {
   shown.ticket.store(tickets_, std::memory_order_relaxed);
   shown.id = run.call.id;
   shown.fingerprint = run.call.fingerprint;
-  shown.given.store(0, std::memory_order_relaxed);
-  shown.taken.store(0, std::memory_order_relaxed);
-  shown.writes.store(0, std::memory_order_relaxed);
   if (run.way == ShmRun::Way::kAtOnce) {
     show_at_once(run);
   } else {

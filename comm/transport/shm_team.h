@@ -32,8 +32,10 @@ class ShmTeam final : public Team {
   ShmTeam(int rank, std::shared_ptr<ShmHeap> heap, const std::vector<const ShmSegment*>& segments,
           bool spins, Clock& clock);
 
-  std::optional<Duration> price(CallKind kind, std::size_t bytes,
-                                int members) const noexcept override;
+  bool runs(CallKind kind, std::size_t bytes, int members) const noexcept override {
+    return members > 1 && way_of(kind, bytes, members).has_value();
+  }
+  Duration price(CallKind kind, std::size_t bytes, int members) const noexcept override;
   TeamRun& begin(const TeamCall& call) override;
   bool advance(TeamRun& run) override;
   void end(TeamRun& run) noexcept override;

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "comm/clock.h"
 #include "comm/group.h"
@@ -47,11 +46,12 @@ class TeamRun {
 class Team {
  public:
   virtual ~Team() = default;
-  // What a call of `members` ranks costs, roughly, the same on all of them; nothing where the team
-  // does not run it. `bytes`: of the larger of `in` and `out`.
-  virtual std::optional<Duration> price(CallKind kind, std::size_t bytes,
-                                        int members) const noexcept = 0;
-  // Begins a call that has a price.
+  // Whether the team runs such a call of `members` ranks, the same on all of them. `bytes`: of the
+  // larger of `in` and `out`.
+  virtual bool runs(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
+  // What a call that it runs costs, roughly.
+  virtual Duration price(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
+  // Begins a call that it runs.
   virtual TeamRun& begin(const TeamCall& call) = 0;
   // Moves what can be moved without waiting. True if anything was.
   virtual bool advance(TeamRun& run) = 0;

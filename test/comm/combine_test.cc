@@ -1,0 +1,176 @@
+// Every width of vectors that this processor has gives the bits of plain arithmetic, element by
+// element, whatever the values: NaN, infinities, zeros of both signs, subnormals, ties.
+#include "comm/kernel/combine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "comm/kernel/combine_vector.h"
+#include "comm/kernel/cpu.h"
+#include "comm/kernel/ops.h"
+
+namespace motley {
+namespace {
+
+struct Width {
+  const char* name;
+  CombinePart (*part)(DType, ReduceOp) noexcept;
+};
+
+std::vector<Width> widths() {
+  std::vector<Width> all = {{"128", vector_part<16>}};
+  if (vector_width() != VectorWidth::k128) all.push_back({"256", combine_256});
+  if (vector_width() == VectorWidth::k512) all.push_back({"512", combine_512});
+  return all;
+}
+
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
+                             ReduceOp::kAverage};
+
+// One by one, as combine.h says it.
+template <class T>
+T expected(const std::vector<std::vector<T>>& sources, std::size_t i, ReduceOp op) {
+  using A = std::conditional_t<kIs16BitFloat<T>, float, T>;
+  A sum = static_cast<A>(sources[0][i]);
+  for (std::size_t s = 1; s < sources.size(); ++s) {
+    const A next = static_cast<A>(sources[s][i]);
+    dispatch(dtype_of<A>, op, [&]<class U>(auto functor) {
+      if constexpr (std::is_same_v<U, A>) sum = functor(sum, next);
+    });
+  }
+  const int count = static_cast<int>(sources.size());
+  return static_cast<T>(op == ReduceOp::kAverage ? divided(sum, count) : sum);
+}
+
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return false;
+  else
+    return std::isnan(static_cast<double>(static_cast<float>(x)));
+}
+
+// Bits equal; of NaN only that it is one: which of two survives addition is up to the processor.
+template <class T>
+bool alike(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0 || (is_nan(a) && is_nan(b));
+}
+
+template <class T>
+void check(const std::vector<std::vector<T>>& sources) {
+  std::vector<const std::byte*> pointers;
+  for (const auto& source : sources) {
+    pointers.push_back(reinterpret_cast<const std::byte*>(source.data()));
+  }
+  const std::size_t n = sources[0].size();
+  const int count = static_cast<int>(sources.size());
+  for (const ReduceOp op : kOps) {
+    for (const Width& width : widths()) {
+      std::vector<T> out(n);
+      auto* const to = reinterpret_cast<std::byte*>(out.data());
+      const bool average = op == ReduceOp::kAverage;
+      const std::size_t done = width.part(dtype_of<T>, op)(to, pointers.data(), count, n, average);
+      const bool one_by_one = average && std::is_integral_v<T>;
+      EXPECT_TRUE(one_by_one || done + 128 > n) << "of " << n << " only " << done << " were done";
+      for (std::size_t i = 0; i < done; ++i) {
+        ASSERT_TRUE(alike(out[i], expected(sources, i, op)))
+            << name(op) << ", " << width.name << " bits, element " << i;
+      }
+    }
+    std::vector<T> out = sources[0];  // in place, with the rest
+    Combine(dtype_of<T>, op)(reinterpret_cast<std::byte*>(out.data()), pointers.data(), count, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(alike(out[i], expected(sources, i, op))) << name(op) << ", element " << i;
+    }
+  }
+}
+
+template <class T>
+class CombineTypes : public testing::Test {};
+using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
+                             std::int64_t>;
+TYPED_TEST_SUITE(CombineTypes, Types);
+
+// Random bits are of every kind of float, and overflow integers. 0 to 130: with and without rests.
+TYPED_TEST(CombineTypes, GivesTheBitsOfPlainArithmetic) {
+  std::mt19937_64 random(11);
+  for (const int count : {1, 2, 3, 8}) {
+    for (const std::size_t n : {0, 1, 7, 16, 63, 130, 3001}) {
+      std::vector<std::vector<TypeParam>> sources(static_cast<std::size_t>(count));
+      for (auto& source : sources) {
+        source.resize(n);
+        for (TypeParam& x : source) {
+          const std::uint64_t bits = random();
+          std::memcpy(static_cast<void*>(&x), &bits, sizeof(x));
+        }
+      }
+      check(sources);
+    }
+  }
+}
+
+TYPED_TEST(CombineTypes, TreatsZerosOfBothSignsNanAndInfinityAsPlainArithmeticDoes) {
+  if constexpr (!std::is_integral_v<TypeParam>) {
+    const float special[] = {0.f,      -0.f,      1.f,    -1.f,    NAN,
+                             INFINITY, -INFINITY, 1e-40f, -1e-40f, 65519.f};
+    std::vector<std::vector<TypeParam>> sources(2);
+    for (const float a : special) {
+      for (const float b : special) {
+        for (int i = 0; i < 3; ++i) sources[0].push_back(static_cast<TypeParam>(a));
+        for (int i = 0; i < 3; ++i) sources[1].push_back(static_cast<TypeParam>(b));
+      }
+    }
+    check(sources);
+  }
+}
+
+// Every 16-bit pattern alone: converted to float and back.
+TEST(Combine, ConvertsEvery16BitFloat) {
+  std::vector<half> halves(65536);
+  std::vector<bfloat16> bfloats(65536);
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    halves[bits].bits = bfloats[bits].bits = static_cast<std::uint16_t>(bits);
+  }
+  check(std::vector<std::vector<half>>{halves});
+  check(std::vector<std::vector<bfloat16>>{bfloats});
+}
+
+TEST(Combine, TakesBuffersAtAnyAlignment) {
+  std::vector<std::byte> a(1 + 100 * sizeof(double)), b(3 + 100 * sizeof(double));
+  for (std::size_t i = 0; i < 100; ++i) {
+    const double x = static_cast<double>(i), y = 1;
+    std::memcpy(a.data() + 1 + i * sizeof(x), &x, sizeof(x));
+    std::memcpy(b.data() + 3 + i * sizeof(y), &y, sizeof(y));
+  }
+  const std::byte* const sources[] = {a.data() + 1, b.data() + 3};
+  Combine(DType::kFloat64, ReduceOp::kSum)(a.data() + 1, sources, 2, 100);
+  for (std::size_t i = 0; i < 100; ++i) {
+    double x = 0;
+    std::memcpy(&x, a.data() + 1 + i * sizeof(x), sizeof(x));
+    ASSERT_EQ(x, static_cast<double>(i) + 1);
+  }
+}
+
+// All alignments of both ends, against what lies around.
+TEST(CopyStream, CopiesWhatItShallAndNothingElse) {
+  std::vector<std::byte> from(600);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i);
+  for (std::size_t begin = 0; begin < 66; ++begin) {
+    for (const std::size_t bytes : {0, 1, 63, 64, 65, 127, 128, 200, 400}) {
+      std::vector<std::byte> to(600, std::byte{0xee});
+      copy_stream(to.data() + begin, from.data() + 5, bytes);
+      streams_done();
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        const bool inside = i >= begin && i < begin + bytes;
+        ASSERT_EQ(to[i], inside ? from[i - begin + 5] : std::byte{0xee}) << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace motley
