@@ -62,14 +62,14 @@ struct Communicator::Impl {
   }
 
   // Checks what this rank can check alone, numbers the call and starts it.
-  Request start(Call call, const CallOptions& call_options) {
+  Request start(Call&& call, const CallOptions& call_options) {
     const Group& group = group_of(call_options);
     check_group(call.kind, group);
     return start(std::move(call), call_options, group);
   }
 
   // The same with a `root`, a rank of the communicator.
-  Request start_rooted(Call call, int root, const CallOptions& call_options) {
+  Request start_rooted(Call&& call, int root, const CallOptions& call_options) {
     const Group& group = group_of(call_options);
     call.root = group.index_of(root);
     if (call.root < 0) {
@@ -87,7 +87,7 @@ struct Communicator::Impl {
   }
 
   // A message from one rank to another, of which this rank is one.
-  Request start_message(Call call, int from, int to, const CallOptions& call_options) {
+  Request start_message(Call&& call, int from, int to, const CallOptions& call_options) {
     const int size = engine.transport().size();
     const bool sends = from == engine.transport().rank();
     const int other = sends ? to : from;
@@ -102,17 +102,19 @@ struct Communicator::Impl {
     return start(std::move(call), call_options, pair_of(from, to));
   }
 
-  Request start(Call call, const CallOptions& call_options, const Group& group) {
+  Request start(Call&& call, const CallOptions& call_options, const Group& group) {
     const int rank = engine.transport().rank();
     call.weight = call_options.weight;
     check_arguments(call, group.index_of(rank), group.size());
     call.group = &group;
     call.algorithm = algorithm_of(call, call_options);
-    call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
     call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
-    if (call.algorithm != TeamExecution::kAlgorithm) call.topology = &chooser.among(group);
+    if (call.algorithm != TeamExecution::kAlgorithm) {
+      call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
+      call.topology = &chooser.among(group);
+    }
     return engine.start(std::move(call));
   }
 
@@ -296,14 +298,13 @@ Request Communicator::barrier(const CallOptions& options) {
 }
 
 Request Communicator::send(ConstView data, int to, const CallOptions& options) {
-  const Call call{.kind = CallKind::kSendRecv, .in = data, .out = View(nullptr, 0, data.dtype)};
-  return impl_->start_message(call, impl_->engine.transport().rank(), to, options);
+  Call call{.kind = CallKind::kSendRecv, .in = data, .out = View(nullptr, 0, data.dtype)};
+  return impl_->start_message(std::move(call), impl_->engine.transport().rank(), to, options);
 }
 
 Request Communicator::recv(View data, int from, const CallOptions& options) {
-  const Call call{
-      .kind = CallKind::kSendRecv, .in = ConstView(nullptr, 0, data.dtype), .out = data};
-  return impl_->start_message(call, from, impl_->engine.transport().rank(), options);
+  Call call{.kind = CallKind::kSendRecv, .in = ConstView(nullptr, 0, data.dtype), .out = data};
+  return impl_->start_message(std::move(call), from, impl_->engine.transport().rank(), options);
 }
 
 SharedBuffer Communicator::allocate(std::size_t bytes) {

@@ -1,4 +1,4 @@
-// comm/transport/pause.h: hints to the processor for those who look at what others write.
+// comm/transport/pause.h: a hint to the processor for those who look at what others write.
 #pragma once
 
 #if defined(__x86_64__)
@@ -15,15 +15,6 @@ inline void pause_briefly() noexcept {
   _mm_pause();
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
-
-// The line at `address` will be written soon: other caches may give it up already.
-inline void fetch_for_writing(const void* address) noexcept {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
-#else
-  __builtin_prefetch(address, 1);
 #endif
 }
 

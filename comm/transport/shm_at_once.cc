@@ -8,20 +8,18 @@
 
 namespace motley {
 
-// Everything but the key.
 void ShmTeam::show_at_once(ShmRun& run) {
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t bytes = run.call.in.size_bytes();
   if (!reduces(call.kind) && !gives(call.kind, run.me, static_cast<int>(call.root))) return;
   if (bytes == 0) return;
-  ShmSeat& shown = own(run);
   if (bytes <= ShmSeat::kLineBytes) {
-    std::memcpy(shown.line, run.call.in.data, bytes);
+    std::memcpy(run.line, run.call.in.data, bytes);
     return;
   }
   keep_slots(run, bytes);
   const auto offset = static_cast<std::uint64_t>(run.slots - heap_->base());
-  std::memcpy(shown.line, &offset, sizeof(offset));
+  std::memcpy(run.line, &offset, sizeof(offset));
   std::memcpy(run.slots, run.call.in.data, bytes);
 }
 
@@ -63,7 +61,7 @@ void ShmTeam::finish_at_once(ShmRun& run) {
       call.kind == CallKind::kReduceScatter ? static_cast<std::size_t>(run.me) * block : 0;
   sources_.resize(static_cast<std::size_t>(run.size));
   for (int i = 0; i < run.size; ++i) sources_[static_cast<std::size_t>(i)] = shown_by(i) + skip;
-  const Combine combine(call.dtype, call.op);
+  const Combine& combine = combine_of(call);
   combine(run.call.out.data, sources_.data(), run.size, block / size_bytes(call.dtype));
 }
 

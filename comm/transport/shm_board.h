@@ -19,21 +19,25 @@
 
 namespace motley {
 
+// Processors fetch lines in pairs. What one rank writes while another reads the line beside it
+// would be taken from it each time, so every line stands in a pair of its own.
+inline constexpr std::size_t kLinePair = 2 * kCacheLine;
+
 struct ShmSeat {
   static constexpr std::size_t kLineBytes = 52;
 
   // key, ticket and up to 52 bytes of data come in one transfer between cores.
-  alignas(kCacheLine) std::atomic<std::uint64_t> key;  // written last; 0: empty
+  alignas(kLinePair) std::atomic<std::uint64_t> key;  // written last; 0: empty
   std::atomic<std::uint32_t> ticket;  // grows with every call of this board; never 0
   std::byte line[kLineBytes];
   // What the key stands for, for those who look for another call.
-  alignas(kCacheLine) CallId id;
+  alignas(kLinePair) CallId id;
   Fingerprint fingerprint;
   // How far the owner has come, in pieces; each line has one writer and is read by all.
-  alignas(kCacheLine) std::atomic<std::uint32_t> given;   // pieces laid out
-  std::atomic<std::uint64_t> slots;                       // where, from the start of the heap
-  alignas(kCacheLine) std::atomic<std::uint32_t> taken;   // pieces taken or reduced
-  alignas(kCacheLine) std::atomic<std::uint32_t> writes;  // 1: the owner writes to others' buffers
+  alignas(kLinePair) std::atomic<std::uint32_t> given;   // pieces laid out
+  std::atomic<std::uint64_t> slots;                      // where, from the start of the heap
+  alignas(kLinePair) std::atomic<std::uint32_t> taken;   // pieces taken or reduced
+  alignas(kLinePair) std::atomic<std::uint32_t> writes;  // 1: the owner writes to others' buffers
 };
 
 struct ShmBoard {
@@ -41,9 +45,9 @@ struct ShmBoard {
   static constexpr std::uint64_t kUsed = 1;     // in every key
   static constexpr std::uint64_t kGivenUp = 2;  // in keys of calls that their owner has given up
 
-  alignas(kCacheLine) std::atomic<std::uint32_t> strays;  // so many there were
+  alignas(kLinePair) std::atomic<std::uint32_t> strays;  // so many there were
   // The ticket of the call that the owner of each seat is not through with yet; else 0.
-  alignas(kCacheLine) std::atomic<std::uint32_t> busy[kSeats];
+  alignas(kLinePair) std::atomic<std::uint32_t> busy[kSeats];
   ShmSeat seats[kSeats];
 };
 

@@ -67,22 +67,6 @@ bool ShmTeam::find_oldest(ShmRun& run, int index) {
   return run.state == TeamRun::State::kRuns && oldest >= 0 && take(run, index, oldest);
 }
 
-// The seat `at` shows the key of the call: it is the one unless it was used by an earlier call of
-// the same name. Its owner may be writing the next one there: then the key is gone, or complete.
-bool ShmTeam::take(ShmRun& run, int index, int at) noexcept {
-  ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
-  Peer& it = peer(member.rank);
-  ShmSeat& shown = it.board->seats[at];
-  const std::uint32_t ticket = shown.ticket.load(std::memory_order_acquire);
-  std::uint32_t& used = it.used[static_cast<std::size_t>(at)];
-  if (ticket == used || shown.key.load(std::memory_order_acquire) != run.key) return false;
-  used = ticket;
-  member.at = at;
-  member.ticket = ticket;
-  member.seat = &shown;
-  return true;
-}
-
 // Whether a seat shows the same call with another kind, count, dtype, op or root.
 bool ShmTeam::disagrees(ShmRun& run, int index, int at) noexcept {
   const int rank = run.members[static_cast<std::size_t>(index)].rank;

@@ -64,7 +64,7 @@ void ShmTeam::show_offer(ShmRun& run) {
     run.offer.out = heap_->offset_of(out.data, out.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
   ShmSeat& shown = own(run);
-  std::memcpy(shown.line, &run.offer, sizeof(run.offer));
+  std::memcpy(run.line, &run.offer, sizeof(run.offer));
   for (const Count count : {&ShmSeat::given, &ShmSeat::taken, &ShmSeat::writes}) {
     (shown.*count).store(0, std::memory_order_relaxed);
   }

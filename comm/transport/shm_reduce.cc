@@ -122,7 +122,7 @@ bool ShmTeam::give_to_reduce(ShmRun& run) {
 
 void ShmTeam::reduce_piece(ShmRun& run, std::uint32_t k) {
   const Fingerprint& call = run.call.fingerprint;
-  const Combine combine(call.dtype, call.op);
+  const Combine& combine = combine_of(call);
   const Range range = range_of(run, run.me, k);
   const bool shows =
       call.kind == CallKind::kAllReduce || (call.kind == CallKind::kReduce && !is_root(run));
@@ -195,7 +195,7 @@ bool ShmTeam::may_write(ShmRun& run) {
 // The next `bytes` of our block of all buffers, into all buffers that the result belongs to.
 void ShmTeam::reduce_part(ShmRun& run, std::size_t part) {
   const Fingerprint& call = run.call.fingerprint;
-  const Combine combine(call.dtype, call.op);
+  const Combine& combine = combine_of(call);
   const std::size_t begin = static_cast<std::size_t>(run.me) * run.block + run.progress;
   const bool streams = call.count * size_bytes(call.dtype) >= kStreamResult;
   alignas(kCacheLine) std::byte tile[kTile];

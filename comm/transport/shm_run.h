@@ -34,7 +34,8 @@ struct ShmRun final : TeamRun {
   int found = 0;      // members [0, found) have been found
   bool news = false;  // something was shown since the others were rung
   Way way = Way::kAtOnce;
-  std::vector<Member> members;  // by index
+  std::vector<Member> members;               // by index
+  std::byte line[ShmSeat::kLineBytes] = {};  // what is shown beside the key
 
   // What it waits for, where that is a count: until awaited >= value.
   const std::atomic<std::uint32_t>* awaited = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 #include "comm/transport/pause.h"
@@ -30,6 +31,9 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
       clock_(clock),
       heap_(std::move(heap)),
       board_(&heap_->segment().board()) {
+  for (int i = 0; i < kDTypes * kOps; ++i) {
+    combines_.emplace_back(static_cast<DType>(i / kOps), static_cast<ReduceOp>(i % kOps));
+  }
   for (const ShmSegment* segment : segments) {
     Peer& it = peers_.emplace_back();
     const ShmSegment& memory = segment != nullptr ? *segment : heap_->segment();
@@ -70,9 +74,9 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.step = 0;
   run.slots = nullptr;
   run.progress = 0;
-  run.members.assign(static_cast<std::size_t>(run.size), {});
+  run.members.resize(static_cast<std::size_t>(run.size));
   for (int i = 0; i < run.size; ++i) {
-    run.members[static_cast<std::size_t>(i)].rank = call.group->rank_at(i);
+    run.members[static_cast<std::size_t>(i)] = {.rank = call.group->rank_at(i)};
   }
   const Fingerprint& what = call.fingerprint;
   run.way = *way_of(what.kind, what.count * size_bytes(what.dtype), run.size);
@@ -105,10 +109,10 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
       }
       continue;
     }
-    const ShmRun::Member& next = run.members[static_cast<std::size_t>(run.found)];
-    const ShmSeat& shown = peer(next.rank).board->seats[run.hint];
-    if (shown.key.load(std::memory_order_acquire) == run.key || i % kFarLook == 0) {
+    if (i % kFarLook == 0) {
       move(run);
+    } else if (find_near(run)) {
+      i = 0;
     } else if (i > kHotLooks) {
       pause_briefly();
     }
@@ -157,6 +161,23 @@ void ShmTeam::end(TeamRun& team_run) noexcept {
   spare_.push_back(&run);
 }
 
+// As find_all(), where that needs but one look at each member. True if it found one.
+bool ShmTeam::find_near(ShmRun& run) {
+  const int before = run.found;
+  for (; run.found < run.size; ++run.found) {
+    const Peer& it = peer(run.members[static_cast<std::size_t>(run.found)].rank);
+    const ShmSeat& shown = it.board->seats[it.doorbell == nullptr ? run.seat : run.hint];
+    if (shown.key.load(std::memory_order_acquire) != run.key) break;
+    if (it.doorbell != nullptr && (!it.astray.empty() || it.board->strays.load() != it.strays)) {
+      move(run);
+      break;
+    }
+    if (!take(run, run.found, it.doorbell == nullptr ? run.seat : run.hint)) break;
+  }
+  if (run.found == run.size && run.state == TeamRun::State::kRuns) move(run);
+  return run.found != before;
+}
+
 // Takes a seat, the one where the others look first if it is free.
 bool ShmTeam::claim(ShmRun& run) {
   const int hint = run.hint;
@@ -175,9 +196,6 @@ bool ShmTeam::claim(ShmRun& run) {
   if (++tickets_ == 0) ++tickets_;
   board_->busy[at].store(tickets_, std::memory_order_relaxed);
   ShmSeat& shown = own(run);
-  shown.key.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  shown.ticket.store(tickets_, std::memory_order_relaxed);
   shown.id = run.call.id;
   shown.fingerprint = run.call.fingerprint;
   if (run.way == ShmRun::Way::kAtOnce) {
@@ -185,12 +203,15 @@ bool ShmTeam::claim(ShmRun& run) {
   } else {
     show_offer(run);
   }
+  // One store after the other: who looks at the line meanwhile would take it away in the middle.
+  shown.key.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  shown.ticket.store(tickets_, std::memory_order_relaxed);
+  std::memcpy(shown.line, run.line, sizeof(shown.line));
   shown.key.store(run.key, std::memory_order_release);
   if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
   run.news = true;
   ring(run);
-  // The next call of the group will sit here: nobody reads it any more, so the line may come back.
-  fetch_for_writing(&board_->seats[(at + 1) % ShmBoard::kSeats]);
   return true;
 }
 

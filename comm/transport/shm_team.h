@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/kernel/combine.h"
 #include "comm/transport/shm_heap.h"
 #include "comm/transport/shm_run.h"
 #include "comm/transport/team.h"
@@ -48,6 +49,9 @@ class ShmTeam final : public Team {
   void lose(int rank) noexcept { peer(rank).lost = true; }
 
  private:
+  static constexpr int kDTypes = static_cast<int>(DType::kInt64) + 1;
+  static constexpr int kOps = static_cast<int>(ReduceOp::kAverage) + 1;
+
   struct Peer {
     ShmBoard* board = nullptr;
     Bytes heap;
@@ -78,6 +82,7 @@ class ShmTeam final : public Team {
   // --- seats (shm_team.cc, shm_find.cc)
   // -----------------------------------------------------------
   bool claim(ShmRun& run);
+  bool find_near(ShmRun& run);
   bool find_all(ShmRun& run);
   bool find(ShmRun& run, int index);
   bool find_oldest(ShmRun& run, int index);
@@ -94,6 +99,10 @@ class ShmTeam final : public Team {
   void tell(ShmRun& run) noexcept;
   void ring(const ShmRun& run) const noexcept;
   bool ready(const ShmRun& run) const noexcept;
+  const Combine& combine_of(const Fingerprint& call) const noexcept {
+    return combines_[static_cast<std::size_t>(call.dtype) * kOps +
+                     static_cast<std::size_t>(call.op)];
+  }
   ShmSeat& own(const ShmRun& run) noexcept {
     return board_->seats[static_cast<std::size_t>(run.seat)];
   }
@@ -144,6 +153,23 @@ class ShmTeam final : public Team {
   std::array<std::vector<std::byte*>, 64> slots_;  // free ones, by the logarithm of their size
   std::array<int, 64> slots_made_{};
   std::vector<const std::byte*> sources_;  // of a reduction; kept for its memory
+  std::vector<Combine> combines_;          // by dtype and operation
 };
+
+// The seat `at` shows the key of the call: it is the one unless it was used by an earlier call of
+// the same name. Its owner may be writing the next one there: then the key is gone, or complete.
+inline bool ShmTeam::take(ShmRun& run, int index, int at) noexcept {
+  ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
+  Peer& it = peer(member.rank);
+  ShmSeat& shown = it.board->seats[at];
+  const std::uint32_t ticket = shown.ticket.load(std::memory_order_acquire);
+  std::uint32_t& used = it.used[static_cast<std::size_t>(at)];
+  if (ticket == used || shown.key.load(std::memory_order_acquire) != run.key) return false;
+  used = ticket;
+  member.at = at;
+  member.ticket = ticket;
+  member.seat = &shown;
+  return true;
+}
 
 }  // namespace motley
