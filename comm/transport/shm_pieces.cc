@@ -18,7 +18,7 @@ constexpr Duration kStopWriting = std::chrono::milliseconds(50);
 // Of the larger of `in` and `out`. Two members read little, many read much.
 std::size_t most_at_once(CallKind kind, int members) noexcept {
   if (kind != CallKind::kAllReduce && kind != CallKind::kReduce) return kSlotBytes;
-  return members <= 2 ? 16 << 10 : members <= 4 ? 8 << 10 : 4 << 10;
+  return members <= 4 ? 8 << 10 : 4 << 10;
 }
 
 std::size_t whole_lines(std::size_t bytes) noexcept {
