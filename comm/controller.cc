@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
@@ -23,6 +24,8 @@ namespace {
 
 // So many messages are taken before timers and answers have their turn.
 constexpr int kBatch = 1024;
+// Messages of one sender that wait for their turn; who sends more is made to wait, and nobody else.
+constexpr int kQueued = 4096;
 
 }  // namespace
 
@@ -45,7 +48,7 @@ struct ControllerServer::Impl {
     socket.set(zmq::sockopt::router_mandatory, true);  // else messages to nobody vanish in silence
     socket.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
     socket.set(zmq::sockopt::sndhwm, 0);
-    socket.set(zmq::sockopt::rcvhwm, 0);
+    socket.set(zmq::sockopt::rcvhwm, kQueued);
     bind(options);
     address = socket.get(zmq::sockopt::last_endpoint);
     thread = std::thread([this] { run(); });
@@ -136,9 +139,15 @@ struct ControllerServer::Impl {
     for (int i = 0; i < kBatch; ++i) {
       std::vector<zmq::message_t> frames;
       if (!receive_frames(frames)) return;
-      if (frames.size() != 2) continue;
-      const auto message = decode({frames[1].data<std::byte>(), frames[1].size()});
-      if (message) core.on_message(frames[0].to_string(), *message, clock.now());
+      const auto message = frames.size() == 2
+                               ? decode({frames[1].data<std::byte>(), frames[1].size()})
+                               : std::nullopt;
+      if (message) {
+        core.on_message(frames[0].to_string(), *message, clock.now());
+      } else {
+        ++foreign;
+      }
+      refused = foreign + core.refused();
     }
   }
 
@@ -187,6 +196,8 @@ struct ControllerServer::Impl {
   zmq::context_t context{1};
   zmq::socket_t socket;  // of `thread`
   std::string address;
+  std::uint64_t foreign = 0;  // of `thread`: what is no message
+  std::atomic<std::uint64_t> refused{0};
   Wake wake;
   std::mutex mutex;  // guards what follows
   std::vector<std::pair<int, std::string>> reports;
@@ -203,6 +214,8 @@ ControllerServer& ControllerServer::operator=(ControllerServer&&) noexcept = def
 ControllerServer::~ControllerServer() = default;
 
 const std::string& ControllerServer::address() const noexcept { return impl_->address; }
+
+std::uint64_t ControllerServer::refused() const noexcept { return impl_->refused; }
 
 void ControllerServer::report_lost(int rank, const std::string& why) {
   {

@@ -8,6 +8,7 @@
 // `motley-controller` is this class as a program.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,9 @@ class ControllerServer {
 
   // What ranks are given as Options::controller: "tcp://127.0.0.1:40123".
   const std::string& address() const noexcept;
+
+  // Messages refused so far: of strangers, or no messages at all. Any thread.
+  std::uint64_t refused() const noexcept;
 
   // `rank` is known to be dead (its parent saw it end): all learn of it at once. A rank that has
   // ended in good order is not dead. Any thread.

@@ -22,6 +22,7 @@
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/local.h"
+#include "comm/status_signal.h"
 
 DEFINE_int32(n, 0, "start so many ranks on this host; 0: be the rank that the environment names");
 DEFINE_string(transport, "",
@@ -174,6 +175,8 @@ int run_main(int argc, char** argv) {
     start_ranks(FLAGS_n, arguments);
   } else {
     Communicator comm = Communicator::join(options);
+    const StatusSignal status(comm,
+                              [](const std::string& text) { fmt::print(stderr, "{}", text); });
     wrong = measure_rank(comm, plan, flags);
   }
   return wrong == 0 ? 0 : 1;

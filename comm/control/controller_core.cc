@@ -46,7 +46,10 @@ void ControllerCore::on_message(const std::string& from, const Message& message,
   now_ = now;
   if (message.type == MessageType::kHello) return hello(from, message, now);
   const auto found = rank_of_.find(from);
-  if (found == rank_of_.end() || message.epoch != config_.epoch) return;  // not of this job
+  if (found == rank_of_.end() || message.epoch != config_.epoch) {  // not of this job
+    ++refused_;
+    return;
+  }
   const int rank = found->second;
   Member& sender = member(rank);
   if (sender.state == State::kDead) {
@@ -62,6 +65,7 @@ void ControllerCore::on_message(const std::string& from, const Message& message,
 
 void ControllerCore::hello(const std::string& from, const Message& message, TimePoint now) {
   const auto refuse = [&](const std::string& why) {
+    ++refused_;
     send(from, {.type = MessageType::kRefused,
                 .rank = message.rank,
                 .number = static_cast<std::int64_t>(ErrorCode::kInvalid),

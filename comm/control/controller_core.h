@@ -57,6 +57,8 @@ class ControllerCore {
   std::vector<Output> take_output();
 
   int joined() const noexcept { return joined_; }
+  // Messages of those who were not admitted, or whose hello was refused.
+  std::uint64_t refused() const noexcept { return refused_; }
   // Of those, how many have neither left nor died.
   int live() const noexcept { return live_; }
   bool is_lost(int rank) const {
@@ -116,6 +118,7 @@ class ControllerCore {
   std::vector<Member> members_;
   std::unordered_map<std::string, int> rank_of_;  // by identity
   int joined_ = 0;
+  std::uint64_t refused_ = 0;
   int live_ = 0;
   std::vector<Loss> losses_;
 

@@ -10,6 +10,7 @@
 
 #include "comm/control/client.h"
 #include "comm/control/message.h"
+#include "comm/control/zmq_channel.h"
 #include "comm/controller.h"
 #include "comm/error.h"
 #include "test/comm/forked.h"
@@ -180,6 +181,40 @@ TEST(Control, RefusesStrangers) {
   const auto holder = connect(server, 0, 2);
   expect_error(ErrorCode::kInvalid, "rank 0", [&] { connect(server, 0, 2); });
   EXPECT_EQ(holder->add("still served", 1), 1);
+}
+
+// 10,000 messages of every type by one without the token, and bytes that are no messages: counted,
+// and nothing else comes of them.
+TEST(Control, CountsWhatStrangersSayAndGoesOn) {
+  ControllerServer server = server_of(2);
+  const auto rank = connect(server, 0, 2);
+  rank->set("key", "kept");
+  struct Nobody final : ChannelEvents {
+    void on_message(const Message&) override {}
+    TimePoint on_time() override { return Clock::real().now() + seconds(1); }
+    void on_exit(int) override {}
+    void on_socket() override {}
+  } nobody;
+  const auto stranger = make_zmq_channel(
+      {.controller = server.address(), .identity = "1.0000000000000001"}, Clock::real());
+  stranger->start(nobody);
+  constexpr std::uint64_t kMessages = 10'000;
+  for (std::uint64_t i = 0; server.refused() < kMessages && i < 100 * kMessages; ++i) {
+    const auto type = static_cast<MessageType>(i % (static_cast<int>(MessageType::kFenced) + 1));
+    stranger->send({.type = type,
+                    .epoch = static_cast<std::uint32_t>(i % 3),
+                    .seq = i,
+                    .rank = static_cast<int>(i % 4) - 1,
+                    .count = 2,
+                    .key = "key",
+                    .value = "open barley"});
+    if (i % 100 != 0) continue;
+    ASSERT_EQ(rank->add("served", 1), static_cast<std::int64_t>(i / 100 + 1));
+  }
+  EXPECT_GE(server.refused(), kMessages);
+  EXPECT_EQ(rank->get("key", soon()), "kept");
+  const auto second = connect(server, 1, 2);  // the seat that the stranger claimed
+  EXPECT_EQ(second->get("key", soon()), "kept");
 }
 
 TEST(Control, NamesAControllerThatIsNotThere) {

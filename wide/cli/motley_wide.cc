@@ -17,6 +17,7 @@
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/options.h"
+#include "comm/status_signal.h"
 #include "comm/version.h"
 #include "runtime/synchronizer.h"
 #include "runtime/trainer.h"
@@ -181,6 +182,7 @@ void train(const std::vector<std::string>& files) {
   const ReadOptions read{.format = format_flag()};
   const std::string valid_path = files.size() == 2 ? files[1] : FLAGS_validate;
   Communicator comm = Communicator::join(job_options());
+  const StatusSignal status(comm, [](const std::string& text) { fmt::print(stderr, "{}", text); });
   const bool first = comm.rank() == 0;
   TrainOptions options = train_options(comm.rank(), comm.size());
   Progress progress(comm.clock(),
