@@ -92,7 +92,8 @@ void check_reachable(const Address& peer, int rank, int size, std::size_t payloa
 }  // namespace
 
 std::size_t ShmSegment::Sizes::board() const noexcept {
-  return 4 * kCacheLine + static_cast<std::size_t>(ranks) * ShmRing::bytes(payload_bytes);
+  return round_up(4 * kCacheLine + static_cast<std::size_t>(ranks) * ShmRing::bytes(payload_bytes),
+                  alignof(ShmBoard));
 }
 
 std::size_t ShmSegment::Sizes::heap() const noexcept {
