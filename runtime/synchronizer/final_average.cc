@@ -19,7 +19,7 @@ GroupTag tag_of(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
     hash = (hash ^ static_cast<std::uint64_t>(rank + 1)) * 0x100000001b3u;
   }
-  return {.id = (hash & ~GroupTag::kControllerBit) | 1};
+  return {.id = (hash % GroupTag::kPairBit) | 1};
 }
 
 }  // namespace

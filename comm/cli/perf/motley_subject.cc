@@ -111,9 +111,8 @@ const Topology& MotleySubject::topology() const { return comm_.topology(); }
 std::optional<double> MotleySubject::team_price(const Cell& cell) const {
   if (cell.algorithm != "auto") return std::nullopt;
   const Team* const team = comm_.engine().transport().team();
-  if (team == nullptr) return std::nullopt;
-  const auto price = team->price(cell.kind, cell.bytes(), comm_.size());
-  return price ? std::optional(to_seconds(*price)) : std::nullopt;
+  if (team == nullptr || !team->runs(cell.kind, cell.bytes(), comm_.size())) return std::nullopt;
+  return to_seconds(team->price(cell.kind, cell.bytes(), comm_.size()));
 }
 
 std::string MotleySubject::algorithm(const Cell& cell) const {
