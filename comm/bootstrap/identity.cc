@@ -25,9 +25,9 @@ class Reader {
     const char* const value = environment_(variable);
     return value != nullptr ? value : "";
   }
-  int number(const char* variable, int low, int high) const {
+  std::int64_t number(const char* variable, std::int64_t low, std::int64_t high) const {
     const std::string_view value = text(variable);
-    int number = 0;
+    std::int64_t number = 0;
     const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
     if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || number < low ||
         number > high) {
@@ -41,8 +41,8 @@ class Reader {
   // Reads rank and size.
   Identity seat(const char* scheduler, const char* rank, const char* size) const {
     Identity identity{.scheduler = scheduler};
-    identity.size = number(size, 1, Options::kMaxRanks);
-    identity.rank = number(rank, 0, identity.size - 1);
+    identity.size = static_cast<int>(number(size, 1, Options::kMaxRanks));
+    identity.rank = static_cast<int>(number(rank, 0, identity.size - 1));
     return identity;
   }
   // In a file that all processes of one host and user see.
@@ -58,7 +58,7 @@ class Reader {
 // torchrun's own store listens at MASTER_PORT, so the controller takes the port after it.
 Identity torchrun(const Reader& in) {
   Identity identity = in.seat("torchrun", "RANK", "WORLD_SIZE");
-  const int port = in.number("MASTER_PORT", 1, 65534);
+  const std::int64_t port = in.number("MASTER_PORT", 1, 65534);
   identity.controller = fmt::format("rank0://{}:{}", in.text("MASTER_ADDR"), port + 1);
   identity.job = fmt::format("torchrun-{}-{}-{}", in.text("TORCHELASTIC_RUN_ID"),
                              in.text("TORCHELASTIC_RESTART_COUNT"), port);
@@ -91,17 +91,25 @@ Identity pmi(const Reader& in) {
 
 Identity slurm(const Reader& in) {
   Identity identity = in.seat("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-  const auto job = static_cast<std::uint32_t>(in.number("SLURM_JOB_ID", 0, INT32_MAX));
-  const auto step = static_cast<std::uint32_t>(in.number("SLURM_STEP_ID", 0, INT32_MAX));
+  const std::int64_t job = in.number("SLURM_JOB_ID", 0, UINT32_MAX);
+  const std::int64_t step = in.number("SLURM_STEP_ID", 0, UINT32_MAX);  // interactive: near the end
   identity.job = fmt::format("slurm-{}.{}", job, step);
-  identity.controller =
-      fmt::format("rank0://{}:{}", first_host(in.text("SLURM_STEP_NODELIST")),
-                  kFirstPort + static_cast<int>((job * std::uint64_t{16} + step) % kPorts));
+  identity.controller = fmt::format("rank0://{}:{}", first_host(in.text("SLURM_STEP_NODELIST")),
+                                    kFirstPort + (job * 16 + step) % kPorts);
   return identity;
 }
 
 Identity kubernetes(const Reader& in) {
   return in.seat("Kubernetes", "JOB_COMPLETION_INDEX", "MOTLEY_SIZE");
+}
+
+// Whether the PMI that a rank finds is srun's own (--mpi=pmi2): then both count alike, and Slurm's
+// variables say more.
+bool srun_speaks_pmi(const Reader& in) {
+  const auto alike = [&](const char* a, const char* b) {
+    return std::string_view(in.text(a)) == in.text(b);
+  };
+  return alike("PMI_RANK", "SLURM_PROCID") && alike("PMI_SIZE", "SLURM_STEP_NUM_TASKS");
 }
 
 }  // namespace
@@ -114,7 +122,7 @@ std::optional<Identity> identity_from(const Environment& environment) {
     return torchrun(in);
   }
   if (in.has("OMPI_COMM_WORLD_RANK") && in.has("OMPI_COMM_WORLD_SIZE")) return open_mpi(in);
-  if (in.has("PMI_RANK") && in.has("PMI_SIZE")) return pmi(in);
+  if (in.has("PMI_RANK") && in.has("PMI_SIZE") && !srun_speaks_pmi(in)) return pmi(in);
   if (in.has("SLURM_PROCID") && in.has("SLURM_STEP_NUM_TASKS")) return slurm(in);
   if (in.has("JOB_COMPLETION_INDEX") && in.has("MOTLEY_SIZE")) return kubernetes(in);
   return std::nullopt;

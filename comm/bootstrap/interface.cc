@@ -103,13 +103,14 @@ std::vector<Interface> select_interfaces(const std::vector<Interface>& all,
                  [&](const Interface& it) { return it.name == wanted; });
   } else {
     const std::string network(wanted.substr(0, slash));
+    const char* const end = wanted.data() + wanted.size();
     int bits = -1;
-    std::from_chars(wanted.data() + slash + 1, wanted.data() + wanted.size(), bits);
+    const bool whole = std::from_chars(wanted.data() + slash + 1, end, bits).ptr == end;
     const std::vector<IpAddress> base =
         network.find_first_not_of("0123456789abcdefABCDEF.:") == network.npos
             ? resolve(network)
             : std::vector<IpAddress>();
-    if (base.empty() || bits < 0 || bits > (base.front().is_v6() ? 128 : 32)) {
+    if (base.empty() || !whole || bits < 0 || bits > (base.front().is_v6() ? 128 : 32)) {
       throw Error(ErrorCode::kInvalid,
                   fmt::format("options: MOTLEY_IFACE is \"{}\". Use the name of a network device, "
                               "or a subnet such as 10.1.0.0/16.",

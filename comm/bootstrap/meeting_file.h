@@ -19,7 +19,8 @@ struct MeetingPlace {
 // Throws kIo.
 void write_meeting_file(const std::string& path, const MeetingPlace& place);
 
-// Empty while there is no such file. Throws kInvalid if it says something else.
+// Empty while there is no such file. Throws kInvalid if it says something else or is of another
+// user's; kIo if it cannot be read.
 std::optional<MeetingPlace> read_meeting_file(const std::string& path);
 
 }  // namespace motley
