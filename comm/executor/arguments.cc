@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "comm/error.h"
@@ -23,8 +24,14 @@ void check_memory(const Call& call) {
                   name(call.kind)));
 }
 
+// More than any buffer has where the sum has no room: counts that were negative must not wrap to
+// one that fits.
 std::size_t total(const std::vector<std::size_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  std::size_t sum = 0;
+  for (const std::size_t count : counts) {
+    if (__builtin_add_overflow(sum, count, &sum)) return SIZE_MAX;
+  }
+  return sum;
 }
 
 // `counts` has a number for each member, and `view` as many elements as they are together.

@@ -1,26 +1,16 @@
 // What one rank can see of a wrong call by itself is refused at once, with both numbers.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/communicator.h"
-#include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
-using testing::HasSubstr;
-
 template <class Call>
-void expect_refused(const std::vector<std::string>& facts, Call&& call,
-                    ErrorCode code = ErrorCode::kInvalid) {
-  try {
-    (void)call();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
-  }
+void expect_refused(const std::vector<std::string>& facts, Call&& call) {
+  test::expect_error(ErrorCode::kInvalid, facts, call);
 }
 
 TEST(Arguments, SizesThatDoNotFitAreNamed) {
@@ -45,6 +35,20 @@ TEST(Arguments, SizesThatDoNotFitAreNamed) {
     expect_refused({"all_to_all", "3 elements", "2 members"},
                    [&] { return comm.all_to_all(three, three); });
     expect_refused({"all_to_all", "4", "6"}, [&] { return comm.all_to_all(four, six); });
+  });
+}
+
+// Counts that were negative before they became sizes: their sum wraps to what there is.
+TEST(Arguments, CountsWhoseSumWrapsAreRefused) {
+  test::run_ranks(2, [](Communicator& comm) {
+    std::vector<float> one(1);
+    const std::vector<std::size_t> wraps = {static_cast<std::size_t>(-1), 2}, right = {1, 0};
+    expect_refused({"all_to_all_v", "`in` sum to", "has 1 elements"}, [&] {
+      return comm.all_to_all_v({one, wraps}, {one, right});
+    });
+    expect_refused({"all_gather_v", "`out` sum to", "has 1 elements"}, [&] {
+      return comm.all_gather_v(one, {one, wraps});
+    });
   });
 }
 
@@ -96,9 +100,8 @@ TEST(Arguments, DeviceMemoryIsRefused) {
     std::vector<float> data(4);
     View device(data);
     device.memory = Memory::kDevice;
-    expect_refused(
-        {"all_gather", "device memory"}, [&] { return comm.all_gather(data, device); },
-        ErrorCode::kUnavailable);
+    test::expect_error(ErrorCode::kUnavailable, {"all_gather", "device memory"},
+                       [&] { return comm.all_gather(data, device); });
   });
 }
 
