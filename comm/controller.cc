@@ -24,7 +24,9 @@ namespace {
 
 // So many messages are taken before timers and answers have their turn.
 constexpr int kBatch = 1024;
-// Messages of one sender that wait for their turn; who sends more is made to wait, and nobody else.
+// Messages of one sender that wait for their turn, and answers that wait for it to take them: who
+// sends more is made to wait, and nobody else; what more there is for one that takes nothing is
+// dropped, as a network may do.
 constexpr int kQueued = 4096;
 
 }  // namespace
@@ -47,7 +49,7 @@ struct ControllerServer::Impl {
     socket.set(zmq::sockopt::ipv6, options.bind.find('[') != std::string::npos);
     socket.set(zmq::sockopt::router_mandatory, true);  // else messages to nobody vanish in silence
     socket.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
-    socket.set(zmq::sockopt::sndhwm, 0);
+    socket.set(zmq::sockopt::sndhwm, kQueued);
     socket.set(zmq::sockopt::rcvhwm, kQueued);
     bind(options);
     address = socket.get(zmq::sockopt::last_endpoint);
