@@ -116,7 +116,10 @@ std::vector<IpAddress> resolve(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    if (host == "localhost" || host.ends_with(".localhost")) return resolve("127.0.0.1");
+    return {};
+  }
   std::vector<IpAddress> addresses;
   for (const addrinfo* it = found; it != nullptr; it = it->ai_next) {
     if (it->ai_family != AF_INET && it->ai_family != AF_INET6) continue;

@@ -54,7 +54,8 @@ struct Endpoint {
   static Endpoint parse(std::string_view text, std::string_view what);
 };
 
-// The addresses of `host`, a name or an address; empty if it has none now.
+// The addresses of `host`, a name or an address; empty if it has none now. Names of the loopback
+// (localhost, x.localhost: RFC 6761, 6.3) have one wherever nobody else knows them.
 std::vector<IpAddress> resolve(const std::string& host);
 
 }  // namespace motley

@@ -222,6 +222,15 @@ TEST(Bootstrap, ANameThatResolvesToLoopbackWillDo) {
   run_job(2, options, reduce);
 }
 
+// As in a container without /etc/hosts.
+TEST(Bootstrap, LocalhostNeedsNobodyToKnowIt) {
+  for (const char* name : {"localhost", "ranks.of.this.test.localhost"}) {
+    const std::vector<IpAddress> addresses = resolve(name);
+    EXPECT_FALSE(addresses.empty()) << name;
+    for (const IpAddress& address : addresses) EXPECT_TRUE(address.is_loopback()) << name;
+  }
+}
+
 TEST(Bootstrap, ANameWithoutAddressIsNamed) {
   Options options;
   options.rank = 1;
