@@ -168,9 +168,9 @@ struct Communicator::Impl {
     }
     const int members = call.group->size();
     const std::size_t bytes = call.agreed_count() * size_bytes(call.out.dtype);
-    const Team* const team = engine.transport().team();
+    const Team* const team = any ? engine.transport().team_of(*call.group) : nullptr;
     // A team knows no weights.
-    if (any && team != nullptr && call.op != ReduceOp::kWeightedSum &&
+    if (team != nullptr && call.op != ReduceOp::kWeightedSum &&
         team->runs(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }

@@ -37,6 +37,8 @@ struct TransportSetup {
   DataNetwork network = {};          // for ucx
   std::function<void()> check = {};  // if set: throws once waiting for peers has become hopeless
 
+  // How many ranks are joined, this one among them.
+  int joined() const noexcept { return members.empty() ? size : static_cast<int>(members.size()); }
   bool joins(int other) const noexcept {
     return members.empty() || std::binary_search(members.begin(), members.end(), other);
   }

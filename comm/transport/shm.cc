@@ -35,25 +35,34 @@ std::size_t payload_bytes(const Options& options) {
          kCacheLine;
 }
 
+// The place of each rank among those that are joined.
+std::vector<int> places(const TransportSetup& setup) {
+  std::vector<int> places;
+  int next = 0;
+  for (int rank = 0; rank < setup.size; ++rank) places.push_back(setup.joins(rank) ? next++ : -1);
+  return places;
+}
+
 class ShmTransport final : public MatchedTransport {
  public:
   ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others,
                int cores)
       : rank_(setup.rank),
         payload_bytes_(payload_bytes(setup.options)),
-        oversubscribed_(setup.size > cores),
+        places_(places(setup)),
+        oversubscribed_(setup.joined() > cores),
         own_(std::make_shared<ShmHeap>(std::move(inbox))),
         others_(std::move(others)),
-        peers_(static_cast<std::size_t>(setup.size)) {
-    std::vector<const ShmSegment*> segments(peers_.size());
+        peers_(static_cast<std::size_t>(setup.joined())) {
+    std::vector<const ShmSegment*> segments(places_.size());
     bool all_have_heaps = !own_->segment().heap().empty();
     auto segment = others_.begin();
     for (int rank = 0; rank < setup.size; ++rank) {
-      if (rank == rank_) continue;
+      if (rank == rank_ || !setup.joins(rank)) continue;
       Peer& it = peer(rank);
       it.rank = rank;
-      it.in = own_->segment().ring_from(rank);
-      it.out = segment->ring_from(rank_);
+      it.in = own_->segment().ring_from(place(rank));
+      it.out = segment->ring_from(place(rank_));
       it.doorbell = &segment->doorbell();
       segments[static_cast<std::size_t>(rank)] = &*segment;
       all_have_heaps &= !segment->heap().empty();
@@ -63,7 +72,7 @@ class ShmTransport final : public MatchedTransport {
   }
 
   int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return static_cast<int>(peers_.size()); }
+  int size() const noexcept override { return static_cast<int>(places_.size()); }
   const char* name() const noexcept override { return "shm"; }
   std::size_t max_message_bytes() const noexcept override { return payload_bytes_; }
   Link link() const noexcept override { return TopologyCosts{}.within; }
@@ -119,7 +128,8 @@ class ShmTransport final : public MatchedTransport {
     bool lost = false;
   };
 
-  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  int place(int rank) const noexcept { return places_[static_cast<std::size_t>(rank)]; }
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(place(rank))]; }
 
   bool send(Peer& receiver, const Tag& tag, ConstBytes data) noexcept;
   bool take_messages();
@@ -134,11 +144,12 @@ class ShmTransport final : public MatchedTransport {
 
   const int rank_;
   const std::size_t payload_bytes_;
+  const std::vector<int> places_;  // by rank: among those joined; -1: not one of them
   const bool oversubscribed_;
   std::shared_ptr<ShmHeap> own_;    // our memory, inbox and all; buffers from it may outlive us
   std::vector<ShmSegment> others_;  // by rank, without our own
-  std::vector<Peer> peers_;
-  std::optional<ShmTeam> team_;  // where every rank has a heap
+  std::vector<Peer> peers_;         // by place
+  std::optional<ShmTeam> team_;     // where every rank has a heap
 
   std::atomic<bool> woken_{false};
   LossNews news_;
@@ -183,7 +194,7 @@ bool ShmTransport::take_messages(Peer& sender) {
 bool ShmTransport::take_news() {
   const std::vector<LossNews::Loss> news = news_.take();
   for (const auto& [lost, why] : news) {
-    if (lost < 0 || lost >= size() || lost == rank_) continue;
+    if (lost < 0 || lost >= size() || lost == rank_ || place(lost) < 0) continue;
     while (take_messages(peer(lost))) {
     }
     peer(lost).lost = true;
@@ -263,9 +274,9 @@ std::vector<ShmSegment> map_others(const TransportSetup& setup,
   std::vector<ShmSegment> others;
   try {
     for (int rank = 0; rank < setup.size; ++rank) {
-      if (rank == setup.rank) continue;
-      others.push_back(ShmSegment::open(addresses[static_cast<std::size_t>(rank)], rank, setup.size,
-                                        payload_bytes(setup.options)));
+      if (rank == setup.rank || !setup.joins(rank)) continue;
+      others.push_back(ShmSegment::open(addresses[static_cast<std::size_t>(rank)], rank,
+                                        setup.joined(), payload_bytes(setup.options)));
     }
   } catch (const Error& error) {
     setup.store.set(fmt::format("{}/shm/mapped/{}", setup.name, setup.rank), error.what());
@@ -284,8 +295,8 @@ std::vector<ShmSegment> map_others(const TransportSetup& setup,
 }  // namespace
 
 std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
-  ShmSegment inbox = ShmSegment::create(setup.rank, setup.size, payload_bytes(setup.options),
-                                        usable_heap_bytes(setup.size));
+  ShmSegment inbox = ShmSegment::create(setup.rank, setup.joined(), payload_bytes(setup.options),
+                                        usable_heap_bytes(setup.joined()));
   const std::vector<std::string> addresses = exchange(setup, "shm/address", inbox.address());
   std::vector<ShmSegment> others = map_others(setup, addresses);
   const int cores = usable_cores(exchange(setup, "shm/cores", allowed_cores()));

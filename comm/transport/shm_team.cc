@@ -36,6 +36,7 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
   }
   for (const ShmSegment* segment : segments) {
     Peer& it = peers_.emplace_back();
+    if (segment == nullptr && static_cast<int>(peers_.size()) != rank_ + 1) continue;
     const ShmSegment& memory = segment != nullptr ? *segment : heap_->segment();
     it.board = &memory.board();
     it.heap = memory.heap();

@@ -28,8 +28,8 @@ namespace motley {
 
 class ShmTeam final : public Team {
  public:
-  // `segments`: by rank, null at the own one, whose memory is `heap`. `spins`: ranks have cores of
-  // their own, so that looking for a while costs nobody anything.
+  // `segments`: by rank, null at the own one, whose memory is `heap`, and at ranks of other hosts.
+  // `spins`: ranks have cores of their own, so that looking for a while costs nobody anything.
   ShmTeam(int rank, std::shared_ptr<ShmHeap> heap, const std::vector<const ShmSegment*>& segments,
           bool spins, Clock& clock);
 

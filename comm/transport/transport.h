@@ -96,8 +96,11 @@ class Transport {
   virtual Link link() const noexcept = 0;
   // The number of each rank's host, from 0; empty where that is not known or but one.
   virtual std::vector<int> hosts() const { return {}; }
-  // Runs whole collectives (team.h); null where the transport only moves messages.
+  // Runs whole collectives (team.h), of all ranks or of those on this rank's host; null where the
+  // transport only moves messages.
   virtual Team* team() noexcept { return nullptr; }
+  // The same, if all members of `group`, this rank among them, are in it; else null.
+  virtual Team* team_of(const Group& /*group*/) noexcept { return team(); }
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.

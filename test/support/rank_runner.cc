@@ -6,7 +6,7 @@
 
 #include "comm/error.h"
 #include "comm/local.h"
-#include "comm/transport/factory.h"
+#include "comm/transport/composite.h"
 #include "comm/version.h"
 #include "test/support/memory_store.h"
 #include "test/support/simulation.h"
@@ -46,6 +46,15 @@ void run_threads(Factory make, int size, const RankBody& body, const Options& op
   if (first) std::rethrow_exception(first);
 }
 
+// The first half of the ranks, or one more, on one host, the others on another.
+std::unique_ptr<Transport> make_two_hosts(const TransportSetup& setup) {
+  TransportSetup two_hosts = setup;
+  for (int rank = 0; rank < setup.size; ++rank) {
+    two_hosts.hosts.push_back(2 * rank < setup.size ? 0 : 1);
+  }
+  return make_composite_transport(two_hosts);
+}
+
 void run_fibers(int size, const RankBody& body, const Options& options) {
   run_simulated({.topology = Topology::uniform(size)},
                 [&](int, std::unique_ptr<Transport> transport, Clock& clock) {
@@ -65,6 +74,7 @@ void run_ranks_on(const std::string& transport, int size, const RankBody& body,
   if (transport == "inproc") return run_ranks(size, body, options);
   if (transport == "shm") return run_threads(make_shm_transport, size, body, options);
   if (transport == "ucx") return run_threads(make_ucx_transport, size, body, options);
+  if (transport == "hosts") return run_threads(make_two_hosts, size, body, options);
   if (transport == "sim") return run_fibers(size, body, options);
   throw Error(ErrorCode::kInvalid, "run_ranks_on: there is no transport '" + transport + "'.");
 }

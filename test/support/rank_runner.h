@@ -14,7 +14,8 @@ using RankBody = std::function<void(Communicator&)>;
 // Ranks as threads over mailboxes.
 void run_ranks(int size, const RankBody& body, const Options& = {});
 
-// "inproc", "shm", "ucx" (ranks as threads) or "sim" (ranks as fibers in virtual time).
+// "inproc", "shm", "ucx" (ranks as threads), "hosts" (the same as if on two: shm inside and ucx
+// between) or "sim" (ranks as fibers in virtual time).
 void run_ranks_on(const std::string& transport, int size, const RankBody& body,
                   const Options& = {});
 

@@ -110,7 +110,7 @@ const Topology& MotleySubject::topology() const { return comm_.topology(); }
 
 std::optional<double> MotleySubject::team_price(const Cell& cell) const {
   if (cell.algorithm != "auto") return std::nullopt;
-  const Team* const team = comm_.engine().transport().team();
+  const Team* const team = comm_.engine().transport().team_of(comm_.world());
   if (team == nullptr || !team->runs(cell.kind, cell.bytes(), comm_.size())) return std::nullopt;
   return to_seconds(team->price(cell.kind, cell.bytes(), comm_.size()));
 }

@@ -1,0 +1,113 @@
+// A job of several hosts: groups whose members are all on one of them run in each other's memory,
+// as if the job were on that host alone; those across hosts run as schedules of messages.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/error.h"
+#include "comm/executor/engine.h"
+#include "comm/transport/team.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::StrEq;
+
+// Ranks 0, 1 and 2 on one host, 3 and 4 on another.
+void run_hosts(const test::RankBody& body) { test::run_ranks_on("hosts", 5, body); }
+
+const char* last_algorithm(const Communicator& comm) {
+  const auto call = comm.recorder().last_done();
+  return call ? call->algorithm : "none";
+}
+
+TEST(HostsTeam, IsThatOfTheGroupsOnOneHost) {
+  run_hosts([](Communicator& comm) {
+    Transport& transport = comm.engine().transport();
+    const bool first = comm.rank() < 3;
+    ASSERT_NE(transport.team(), nullptr);
+    EXPECT_EQ(transport.team_of(first ? Group({2, 0, 1}) : Group({4, 3})), transport.team());
+    EXPECT_EQ(transport.team_of(comm.world()), nullptr);
+    EXPECT_EQ(transport.team_of(first ? Group({2, 3}) : Group({4, 2})), nullptr);
+  });
+}
+
+// While a call among all is under way, groups of every host make calls of every size.
+TEST(HostsTeam, RunsGroupsOfOneHostBesideCallsOfAll) {
+  run_hosts([](Communicator& comm) {
+    const bool first = comm.rank() < 3;
+    const Group mine = first ? Group({2, 0, 1}, {.id = 1}) : Group({4, 3}, {.id = 2});
+    const int sum = first ? 0 + 1 + 2 : 3 + 4;
+    for (int round = 0; round < 8; ++round) {
+      std::vector<std::int64_t> all(1000, comm.rank());
+      Request world = comm.all_reduce(all, ReduceOp::kSum);
+      for (const std::size_t n : {0, 1, 1000, 100'000}) {
+        std::vector<std::int32_t> data(n, comm.rank());
+        comm.all_reduce(data, ReduceOp::kSum, {.group = &mine}).wait();
+        ASSERT_THAT(data, Each(sum));
+        EXPECT_THAT(last_algorithm(comm), StrEq("team"));
+      }
+      world.wait();
+      ASSERT_THAT(all, Each(10));
+    }
+  });
+}
+
+// Whether what lies at `data` is mapped from a file that others can map, too.
+bool is_shared(const std::byte* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream in(line);
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    in >> std::hex >> begin >> dash >> end;
+    if (begin <= address && address < end) return line.find(" rw-s ") != line.npos;
+  }
+  return false;
+}
+
+// The same buffers in calls of a host, which reads them where they lie, and of all.
+TEST(HostsTeam, BuffersAreSharedWithinTheHostAndGoodEverywhere) {
+  run_hosts([](Communicator& comm) {
+    const bool first = comm.rank() < 3;
+    const Group mine = first ? Group({0, 1, 2}, {.id = 1}) : Group({3, 4}, {.id = 2});
+    constexpr std::size_t kCount = 50'000;
+    SharedBuffer buffer = comm.allocate(kCount * sizeof(float));
+    EXPECT_TRUE(is_shared(buffer.data()));
+    const auto values = buffer.as<float>();
+    std::fill(values.begin(), values.end(), 1.f);
+    comm.all_reduce(values, ReduceOp::kSum, {.group = &mine}).wait();
+    EXPECT_THAT(values, Each(first ? 3.f : 2.f));
+    comm.all_reduce(values, ReduceOp::kSum).wait();
+    EXPECT_THAT(values, Each(3 * 3.f + 2 * 2.f));
+  });
+}
+
+// Errors name ranks of the job, not of the host.
+TEST(HostsTeam, NamesTheRanksThatDisagree) {
+  run_hosts([](Communicator& comm) {
+    if (comm.rank() < 3) return;
+    const Group mine({4, 3}, {.id = 7});
+    std::vector<float> data(comm.rank() == 3 ? 10 : 11);
+    try {
+      comm.all_reduce(data, ReduceOp::kSum, {.group = &mine}).wait();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kMismatch) << error.what();
+      EXPECT_THAT(error.ranks(), testing::UnorderedElementsAre(3, 4));
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("count 10"), HasSubstr("11")));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace motley
