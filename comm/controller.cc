@@ -15,6 +15,7 @@
 #include <zmq.hpp>
 
 #include "comm/bootstrap/endpoint.h"
+#include "comm/bootstrap/interface.h"
 #include "comm/control/controller_core.h"
 #include "comm/control/wake.h"
 #include "comm/error.h"
@@ -52,7 +53,7 @@ struct ControllerServer::Impl {
     socket.set(zmq::sockopt::sndhwm, kQueued);
     socket.set(zmq::sockopt::rcvhwm, kQueued);
     bind(options);
-    address = socket.get(zmq::sockopt::last_endpoint);
+    address = reachable_url(socket.get(zmq::sockopt::last_endpoint));
     thread = std::thread([this] { run(); });
   }
 

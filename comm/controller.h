@@ -36,7 +36,8 @@ class ControllerServer {
   ControllerServer& operator=(ControllerServer&&) noexcept;
   ~ControllerServer();  // ends at once: ranks that are left find it silent
 
-  // What ranks are given as Options::controller: "tcp://127.0.0.1:40123".
+  // What ranks are given as Options::controller: "tcp://10.0.0.1:40123". Where it listens at all
+  // addresses of its host: one that other hosts are likely to reach.
   const std::string& address() const noexcept;
 
   // Messages refused so far: of strangers, or no messages at all. Any thread.

@@ -145,6 +145,17 @@ std::optional<Interface> route_to(const IpAddress& target, const std::vector<Int
   return std::nullopt;
 }
 
+std::string reachable_url(const std::string& url) {
+  constexpr std::string_view kScheme = "tcp://";
+  const Endpoint bound = Endpoint::parse(url.substr(kScheme.size()), "the address listened at");
+  const bool v4 = bound.host == "0.0.0.0";
+  if (!v4 && bound.host != "::") return url;
+  for (const Interface& it : interfaces()) {
+    if (!v4 || !it.address.is_v6()) return it.address.url(bound.port);
+  }
+  return url;
+}
+
 std::optional<std::size_t> first_to_answer(const std::vector<std::pair<IpAddress, int>>& candidates,
                                            TimePoint deadline) {
   std::vector<Socket> sockets;

@@ -31,6 +31,11 @@ std::vector<Interface> select_interfaces(const std::vector<Interface>& all,
 // The one of `all` from which the kernel would send to `target`.
 std::optional<Interface> route_to(const IpAddress& target, const std::vector<Interface>& all);
 
+// What others may use for `url`, at which this host listens: one of its addresses, if that names
+// all of them ("tcp://0.0.0.0:4000", "tcp://[::]:4000"); the first that is not loopback, if there
+// is one.
+std::string reachable_url(const std::string& url);
+
 // The first of `candidates` that takes a TCP connection at its port. Tries all at once; earlier
 // ones get a moment more when a later one answers. Empty when all have refused, or at `deadline`.
 std::optional<std::size_t> first_to_answer(const std::vector<std::pair<IpAddress, int>>& candidates,
