@@ -24,6 +24,12 @@ void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
   if (peer.lost || !peer.messages.empty()) mark_ready(from, peer);
 }
 
+void Matcher::fail_send(int to, Sink& sink, std::uint32_t cookie) {
+  Peer& peer = peers_[to];
+  peer.sends.push_back({{}, &sink, cookie});
+  mark_ready(to, peer);
+}
+
 void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
   if (stale(tag.call)) return;
   if (tag.piece == Tag::kNotice) {
@@ -82,14 +88,13 @@ bool Matcher::deliver_one(Peer& peer) {
     if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(taken.data));
     return true;
   }
-  if (peer.lost && !peer.receives.empty()) {
-    const Receive doomed = peer.receives.front();
-    peer.receives.erase(peer.receives.begin());
-    const Error error = *peer.lost;
-    doomed.sink->failed(doomed.cookie, error);
-    return true;
-  }
-  return false;
+  std::vector<Receive>& doomed = peer.sends.empty() ? peer.receives : peer.sends;
+  if (!peer.lost || doomed.empty()) return false;
+  const Receive first = doomed.front();
+  doomed.erase(doomed.begin());
+  const Error error = *peer.lost;
+  first.sink->failed(first.cookie, error);
+  return true;
 }
 
 void Matcher::mark_ready(int rank, Peer& peer) {
@@ -146,6 +151,7 @@ void Matcher::cancel(Sink& sink, const CallId& call) noexcept {
   for (auto& entry : peers_) {
     Peer& peer = entry.second;
     std::erase_if(peer.receives, [&](const Receive& r) { return r.sink == &sink; });
+    std::erase_if(peer.sends, [&](const Receive& s) { return s.sink == &sink; });
     std::erase_if(peer.messages, [&](const Message& m) {
       if (m.tag.call != call) return false;
       peer.kept_bytes -= m.data.size();
@@ -179,6 +185,15 @@ void Matcher::fail_peer(int rank, const std::string& why, int blamed) {
 const Error* Matcher::lost(int rank) const noexcept {
   const auto it = peers_.find(rank);
   return it != peers_.end() && it->second.lost ? &*it->second.lost : nullptr;
+}
+
+std::vector<int> Matcher::awaited() const {
+  std::vector<int> ranks;
+  for (const auto& [rank, peer] : peers_) {
+    if (!peer.receives.empty()) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
 std::size_t Matcher::kept_bytes(int rank) const noexcept {

@@ -25,6 +25,8 @@ class Matcher {
   void arrived(int from, const Tag& tag, ConstBytes data);
   // Hands over what post() matched and fails what fail_peer() doomed. True if there was anything.
   bool deliver();
+  // A send to `to`, which is lost: it fails in the next deliver().
+  void fail_send(int to, Sink& sink, std::uint32_t cookie);
   // Whether deliver() may find something.
   bool ready() const noexcept { return !ready_.empty(); }
 
@@ -41,6 +43,8 @@ class Matcher {
   // How operations with `peer` fail; null while it lives.
   const Error* lost(int peer) const noexcept;
 
+  // Peers of which a message is expected, ascending.
+  std::vector<int> awaited() const;
   // Bytes of kept messages from `peer`: a transport may stop reading from it at some bound.
   std::size_t kept_bytes(int peer) const noexcept;
 
@@ -57,6 +61,7 @@ class Matcher {
   struct Peer {
     std::vector<Receive> receives;  // in order of posting
     std::deque<Message> messages;   // in order of arrival
+    std::vector<Receive> sends;     // doomed
     std::size_t kept_bytes = 0;
     bool ready = false;  // a receive here may match a kept message, or is doomed
     std::optional<Error> lost;

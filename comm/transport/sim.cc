@@ -64,9 +64,16 @@ class SimNetwork::Seat final : public Transport {
     return network_.options_.max_message_bytes;
   }
 
-  bool post_send(int to, const Tag& tag, ConstBytes data, Sink&, std::uint32_t) override {
-    if (!port().dead && matcher().lost(to) == nullptr) network_.send(rank_, to, tag, data);
-    return true;
+  bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
+                 std::uint32_t cookie) override {
+    if (port().dead) return true;
+    if (matcher().lost(to) == nullptr) {
+      network_.send(rank_, to, tag, data);
+      return true;
+    }
+    matcher().fail_send(to, sink, cookie);
+    network_.mark_ready(rank_);
+    return false;
   }
 
   void post_recv(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) override {

@@ -183,6 +183,25 @@ TEST(SimNetwork, OthersAreToldOfADeath) {
   EXPECT_EQ(net.network.clock().now(), after(microseconds(105)));
 }
 
+// Those that were sent before vanish; the others fail, but not from inside the call that sends.
+TEST(SimNetwork, SendsToTheLostFail) {
+  Net net(3, {.detection = microseconds(100)});
+  net.network.kill(1, after(microseconds(5)));
+  net.network.clock().sleep_until(after(microseconds(50)));
+  net.send(0, 1, 1);
+  net.run();
+  const std::vector<std::byte> data(1);
+  Transport& sender = *net.seats[0];
+  EXPECT_FALSE(sender.post_send(1, {}, data, net.log(0), 0));
+  EXPECT_THAT(net.log(0).errors, ElementsAre());
+  net.run();
+  EXPECT_THAT(net.log(0).errors, ElementsAre(ErrorCode::kPeerLost));
+  EXPECT_FALSE(sender.post_send(1, {}, data, net.log(0), 0));
+  sender.cancel(net.log(0), {});
+  net.run();
+  EXPECT_EQ(net.log(0).errors.size(), 1u);
+}
+
 TEST(SimNetwork, StallAndPartitionPutMessagesOff) {
   Net net(3);
   net.network.stall(1, after(microseconds(5)), after(microseconds(40)));
