@@ -49,9 +49,9 @@ void check_arguments(const Options& options) {
   }
 }
 
-// Ranks of other hosts are asked whether they live while the controller is silent; a rank that
-// cannot open a socket for it has the word of the controller only.
-void watch_other_hosts(const TransportSetup& setup, ControlClient& control) {
+// Ranks of other hosts are asked whether they live while they are awaited or the controller is
+// silent; a rank that cannot open a socket for it has the word of the controller only.
+void watch_other_hosts(TransportSetup& setup, ControlClient& control) {
   std::unique_ptr<PeerProbe> probe;
   try {
     const IpAddress own = resolve(setup.network.address).at(0);
@@ -71,6 +71,8 @@ void watch_other_hosts(const TransportSetup& setup, ControlClient& control) {
     if (host(rank) == host(setup.rank)) continue;
     probe->add(rank, addresses[static_cast<std::size_t>(rank)]);
   }
+  setup.awaited = std::make_shared<AwaitedPeers>();
+  probe->ask_awaited(setup.awaited);
   control.watch_peers(std::move(probe));
 }
 

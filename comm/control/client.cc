@@ -31,6 +31,12 @@ struct ControlClient::State {
       core.peer_silent(rank, fmt::format("neither it nor the controller answers, for {:.1f} s",
                                          to_seconds(core.silence(now))));
     }
+    for (const int rank : probe->unreachable(now, core.lease())) {
+      core.peer_silent(rank,
+                       fmt::format("it cannot be reached from here, though it lives, says the "
+                                   "controller: no answer for {:.1f} s",
+                                   to_seconds(2 * core.lease())));
+    }
   }
 
   std::mutex calls[kLanes];  // by Lane: one call at a time

@@ -74,8 +74,8 @@ class ControlClient final : public Store, private ChannelEvents {
   // Watches the process of a peer on this host. Its death is reported to all within milliseconds;
   // if it ended in good order, nobody is told. Where the kernel cannot do it, the lease finds out.
   void watch_process(int rank, int pid);
-  // Asks peers on other hosts by `probe` while the controller is silent: those that do not answer
-  // either are lost. Once.
+  // Asks peers on other hosts by `probe`: those that this rank waits for and, while the controller
+  // is silent, all. Who does not answer is lost. Once.
   void watch_peers(std::unique_ptr<PeerProbe> probe);
   // This rank cannot take its part: to the others it is dead, for the reason `why`. Waits at most a
   // second for the controller's answer.

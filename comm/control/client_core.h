@@ -60,7 +60,7 @@ class ClientCore {
   // Waits longer for that word: so long that the end of a process that left because of another's
   // death, perhaps with the controller, is not taken for the cause.
   void be_patient_with_exits() { patient_ = true; }
-  // `rank` does not answer, and neither does the controller: it counts as lost.
+  // `rank` does not answer, or neither it nor the controller does: it counts as lost.
   void peer_silent(int rank, const std::string& why) { lost(rank, why); }
   // This rank gives its seat up: to the others it is dead, for the reason `why`.
   void resign(const std::string& why);

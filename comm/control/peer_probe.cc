@@ -104,19 +104,52 @@ void PeerProbe::receive(TimePoint now) {
   }
 }
 
+void PeerProbe::introduce() {
+  if (introductions_ == 0) return;
+  --introductions_;
+  for (const auto& [rank, peer] : peers_) {
+    if (!peer.known) send(peer, Kind::kPing);
+  }
+}
+
+void PeerProbe::await_nobody() noexcept {
+  for (auto& [rank, peer] : peers_) peer.awaited_since = {};
+}
+
+void PeerProbe::ask_those_awaited(TimePoint now) {
+  const std::vector<int> ranks = awaited_ ? awaited_->ranks() : std::vector<int>();
+  for (auto& [rank, peer] : peers_) {
+    const bool awaited = std::binary_search(ranks.begin(), ranks.end(), rank);
+    if (!awaited || !peer.known || peer.gone) {
+      peer.awaited_since = {};
+      continue;
+    }
+    if (peer.awaited_since == TimePoint{}) peer.awaited_since = now;
+    send(peer, Kind::kPing);
+  }
+}
+
+std::vector<int> PeerProbe::unreachable(TimePoint now, Duration lease) {
+  std::vector<int> ranks;
+  for (auto& [rank, peer] : peers_) {
+    if (peer.awaited_since == TimePoint{} || peer.gone) continue;
+    if (now - std::max(peer.awaited_since, peer.heard) < 2 * lease) continue;
+    peer.gone = true;
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 std::vector<int> PeerProbe::on_time(TimePoint now, Duration silence, Duration lease) {
   if (now < next_) return {};
   next_ = now + heartbeat_;
-  if (introductions_ > 0) {
-    --introductions_;
-    for (const auto& [rank, peer] : peers_) {
-      if (!peer.known) send(peer, Kind::kPing);
-    }
-  }
+  introduce();
   if (silence < lease / 2) {
     asking_since_ = {};
+    ask_those_awaited(now);
     return {};
   }
+  await_nobody();
   if (asking_since_ == TimePoint{}) asking_since_ = now;
   std::vector<int> silent;
   for (auto& [rank, peer] : peers_) {

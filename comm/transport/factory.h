@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/clock.h"
+#include "comm/control/awaited_peers.h"
 #include "comm/options.h"
 #include "comm/store.h"
 #include "comm/transport/transport.h"
@@ -33,8 +34,9 @@ struct TransportSetup {
   TimePoint deadline;  // until when peers are waited for; then kTimeout, naming the missing
   std::vector<int> members =
       {};  // the ranks to be joined, ascending, this one among them; empty: all
-  std::vector<int> hosts = {};       // the number of each rank's host, where there are several
-  DataNetwork network = {};          // for ucx
+  std::vector<int> hosts = {};  // the number of each rank's host, where there are several
+  DataNetwork network = {};     // for ucx
+  std::shared_ptr<AwaitedPeers> awaited = {};  // if set: is told whom on other hosts we wait for
   std::function<void()> check = {};  // if set: throws once waiting for peers has become hopeless
 
   // How many ranks are joined, this one among them.

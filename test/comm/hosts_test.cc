@@ -280,6 +280,47 @@ TEST_F(HostsTest, ACutCableIsNoticedWithinTheLease) {
   expect_success(ranks, job);
 }
 
+// From now on what `host` sends to `other` goes to nobody.
+void cut_off(const NetHosts& hosts, int host, int other) {
+  const std::string last = std::to_string(other + 1);
+  for (const std::string& address : {"10.77.0." + last, "fd77::" + last}) {
+    hosts.run(host, {"ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "dev",
+                     "eth0", "nud", "permanent"});
+  }
+}
+
+// Two hosts are cut from each other, but not from that of the controller, which so says that both
+// live. Each names the other, long before the timeout of its call.
+TEST_F(HostsTest, HostsThatAreCutFromEachOtherAloneNameEachOther) {
+  const NetHosts hosts({{}, {}, {}});
+  const Job job({0, 1, 2});
+  ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
+    Communicator comm = Communicator::join(job.options(rank));
+    if (rank == 0) {
+      store.set("running/0", "yes");
+      for (const char* key : {"done/1", "done/2"}) store.get(key, comm.clock().now() + seconds(50));
+      return true;
+    }
+    const Group pair({1, 2}, {.id = 1});
+    const std::string text = error_of(
+        [&] {
+          for (int round = 0;; ++round) {
+            std::vector<float> data(1 << 16, 1);
+            if (round == 3) store.set("running/" + std::to_string(rank), "yes");
+            comm.all_reduce(data, ReduceOp::kMax, {.group = &pair}).wait();
+          }
+        },
+        ErrorCode::kPeerLost);
+    store.set("done/" + std::to_string(rank), "yes");
+    return contains(text, {"lost rank " + std::to_string(3 - rank), "cannot be reached from here",
+                           "though it lives"});
+  });
+  wait_until_running(ranks, job);
+  cut_off(hosts, 1, 2);
+  cut_off(hosts, 2, 1);
+  expect_success(ranks, job);
+}
+
 // A rank is killed; in the second round the one that runs the controller.
 TEST_F(HostsTest, AKilledRankIsNamedOnAllHosts) {
   const NetHosts hosts({{}, {}});

@@ -24,6 +24,7 @@ class Pair {
   Pair() {
     a.add(1, b.address());
     b.add(0, a.address());
+    a.ask_awaited(awaited);
   }
   // One heartbeat passes on both sides; datagrams arrive, unless `cut`.
   std::vector<int> beat(Duration silence, bool cut = false) {
@@ -39,6 +40,7 @@ class Pair {
   // Over loopback a datagram has arrived when sendto() returns.
   void deliver(PeerProbe& to) const { to.receive(now); }
 
+  std::shared_ptr<AwaitedPeers> awaited = std::make_shared<AwaitedPeers>();
   TimePoint now = Clock::real().now();
   IpAddress loopback = resolve("127.0.0.1").at(0);
   PeerProbe a{0, loopback, {}, kBeat};
@@ -64,11 +66,52 @@ TEST(PeerProbe, APeerThatDoesNotAnswerForALeaseIsLostOnce) {
   EXPECT_THAT(beats, ElementsAre(15));
 }
 
-// Whatever the peer says: as long as the controller answers, its word counts.
-TEST(PeerProbe, NobodyIsAskedWhileTheControllerAnswers) {
+// As long as the controller answers, its word counts of whomever we do not wait for.
+TEST(PeerProbe, NobodyElseIsAskedWhileTheControllerAnswers) {
   Pair pair;
+  pair.awaited->tell({7});
   for (int i = 0; i < 3; ++i) pair.beat(Duration(0));
-  for (int i = 0; i < 100; ++i) EXPECT_THAT(pair.beat(kLease / 4, true), IsEmpty());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_THAT(pair.beat(kLease / 4, true), IsEmpty());
+    EXPECT_THAT(pair.a.unreachable(pair.now, kLease), IsEmpty());
+  }
+}
+
+// The controller hears both, but they do not hear each other: after two leases, once. Not if the
+// peer was awaited but for a while, nor if it answers.
+TEST(PeerProbe, APeerThatIsAwaitedInVainCannotBeReached) {
+  Pair pair;
+  const auto beat = [&](bool cut) {
+    EXPECT_THAT(pair.beat(Duration(0), cut), IsEmpty());
+    return pair.a.unreachable(pair.now, kLease);
+  };
+  pair.awaited->tell({1});
+  for (int i = 0; i < 100; ++i) EXPECT_THAT(beat(false), IsEmpty());
+  for (int i = 0; i < 19; ++i) EXPECT_THAT(beat(true), IsEmpty());
+  pair.awaited->tell({});
+  for (int i = 0; i < 100; ++i) EXPECT_THAT(beat(true), IsEmpty());
+  pair.awaited->tell({1});
+  std::vector<int> beats;
+  for (int i = 0; i < 60; ++i) {
+    for (const int rank : beat(true)) {
+      EXPECT_EQ(rank, 1);
+      beats.push_back(i);
+    }
+  }
+  EXPECT_THAT(beats, ElementsAre(20));
+}
+
+// Both are cut off from the controller as well: that rule is faster, and only one of them speaks.
+TEST(PeerProbe, WhoIsSilentWithTheControllerIsReportedOnce) {
+  Pair pair;
+  pair.awaited->tell({1});
+  for (int i = 0; i < 3; ++i) pair.beat(Duration(0));
+  int reports = 0;
+  for (int i = 0; i < 100; ++i) {
+    reports += static_cast<int>(pair.beat(i * kBeat, true).size());
+    EXPECT_THAT(pair.a.unreachable(pair.now, kLease), IsEmpty());
+  }
+  EXPECT_EQ(reports, 1);
 }
 
 // A firewall may let no datagrams through: that says nothing of the peer's life.
