@@ -169,9 +169,7 @@ struct Communicator::Impl {
     const int members = call.group->size();
     const std::size_t bytes = call.agreed_count() * size_bytes(call.out.dtype);
     const Team* const team = any ? engine.transport().team_of(*call.group) : nullptr;
-    // A team knows no weights.
-    if (team != nullptr && call.op != ReduceOp::kWeightedSum &&
-        team->runs(call.kind, bytes, members)) {
+    if (team != nullptr && team->runs(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
     return chooser.choose({.kind = call.kind,

@@ -16,7 +16,10 @@ TeamCall TeamExecution::part_of(const Call& call) {
                           .root = static_cast<std::uint32_t>(call.root)},
           .group = call.group,
           .in = call.in,
-          .out = call.out};
+          .out = call.out,
+          .in_counts = call.in_counts,
+          .out_counts = call.out_counts,
+          .weight = call.weight};
 }
 
 TeamExecution::TeamExecution(Transport& transport, Team& team, TeamRun& run, const Call& call)
@@ -32,7 +35,7 @@ bool TeamExecution::advance() {
     fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
   }
   if (run_->state == TeamRun::State::kMismatch && !error_) {
-    fail_mismatch(disagreement(id(), transport_.rank(), fingerprint_, run_->peer, run_->theirs));
+    fail_mismatch(disagreement(id(), transport_.rank(), run_->ours, run_->peer, run_->theirs));
   }
   return moved;
 }

@@ -9,19 +9,20 @@
 namespace motley {
 namespace {
 
-template <class T, class Op>
-std::size_t one_by_one(std::byte* out, const std::byte* const* sources, int count, std::size_t n,
-                       bool average) noexcept {
+template <class T, class Op, bool kWeighted>
+std::size_t one_by_one(std::byte* out, const Terms& terms, std::size_t n) noexcept {
   using A = std::conditional_t<kIs16BitFloat<T>, float, T>;
-  for (std::size_t i = 0; i < n; ++i) {
+  const auto term = [&](int s, std::size_t i) {
     T x;
-    std::memcpy(&x, sources[0] + i * sizeof(T), sizeof(T));
-    A sum = static_cast<A>(x);
-    for (int s = 1; s < count; ++s) {
-      std::memcpy(&x, sources[s] + i * sizeof(T), sizeof(T));
-      sum = Op{}(sum, static_cast<A>(x));
-    }
-    x = static_cast<T>(average ? divided(sum, count) : sum);
+    std::memcpy(&x, terms.sources[s] + i * sizeof(T), sizeof(T));
+    auto wide = static_cast<A>(x);
+    if constexpr (kWeighted) wide *= static_cast<A>(terms.weights[s]);
+    return wide;
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    A sum = term(0, i);
+    for (int s = 1; s < terms.count; ++s) sum = Op{}(sum, term(s, i));
+    const auto x = static_cast<T>(terms.average ? divided(sum, terms.count) : sum);
     std::memcpy(out + i * sizeof(T), &x, sizeof(T));
   }
   return n;
@@ -31,7 +32,12 @@ std::size_t one_by_one(std::byte* out, const std::byte* const* sources, int coun
 
 Combine::Combine(DType dtype, ReduceOp op) noexcept
     : element_bytes_(size_bytes(dtype)), average_(op == ReduceOp::kAverage) {
-  dispatch(dtype, op, [&]<class T>(auto functor) { rest_ = one_by_one<T, decltype(functor)>; });
+  dispatch(dtype, op, [&]<class T>(auto functor) {
+    rest_ = one_by_one<T, decltype(functor), false>;
+    if constexpr (!std::is_integral_v<T>) {
+      if (op == ReduceOp::kWeightedSum) rest_ = one_by_one<T, Sum, true>;
+    }
+  });
   switch (vector_width()) {
     case VectorWidth::k512:
       vectors_ = combine_512(dtype, op);
@@ -45,14 +51,14 @@ Combine::Combine(DType dtype, ReduceOp op) noexcept
   }
 }
 
-void Combine::operator()(std::byte* out, const std::byte* const* sources, int count,
-                         std::size_t n) const noexcept {
+void Combine::operator()(std::byte* out, const std::byte* const* sources, int count, std::size_t n,
+                         const double* weights) const noexcept {
   assert(count <= kMaxSources);
-  const std::size_t done = vectors_(out, sources, count, n, average_);
+  const std::size_t done = vectors_(out, {sources, count, average_, weights}, n);
   if (done == n) return;
   const std::byte* rest[kMaxSources];
   for (int s = 0; s < count; ++s) rest[s] = sources[s] + done * element_bytes_;
-  rest_(out + done * element_bytes_, rest, count, n - done, average_);
+  rest_(out + done * element_bytes_, {rest, count, average_, weights}, n - done);
 }
 
 }  // namespace motley

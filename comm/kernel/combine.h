@@ -10,19 +10,27 @@
 
 namespace motley {
 
+// What is combined.
+struct Terms {
+  const std::byte* const* sources;
+  int count;                        // of sources
+  bool average = false;             // divide by `count` in the end
+  const double* weights = nullptr;  // kWeightedSum: what each source is multiplied by
+};
+
 // Does elements [0, k) of a Combine, and returns k.
-using CombinePart = std::size_t (*)(std::byte* out, const std::byte* const* sources, int count,
-                                    std::size_t n, bool average) noexcept;
+using CombinePart = std::size_t (*)(std::byte* out, const Terms& terms, std::size_t n) noexcept;
 
 // out[i] = sources[0][i] op sources[1][i] op …, from left to right, for `n` elements; kAverage
-// divides by `count`, the number of sources, which is at least 1. 16-bit floats are combined in
-// float and rounded once. `out` may be one of the sources; otherwise they do not overlap. Any
-// alignment.
+// divides by `count`, the number of sources, which is at least 1; kWeightedSum, of floats only,
+// adds products with `weights`, one for each source, rounded to the type in which it adds. 16-bit
+// floats are combined in float and rounded once. `out` may be one of the sources; otherwise they do
+// not overlap. Any alignment.
 class Combine {
  public:
   Combine(DType dtype, ReduceOp op) noexcept;
-  void operator()(std::byte* out, const std::byte* const* sources, int count,
-                  std::size_t n) const noexcept;
+  void operator()(std::byte* out, const std::byte* const* sources, int count, std::size_t n,
+                  const double* weights = nullptr) const noexcept;
 
  private:
   static constexpr int kMaxSources = 64;  // taken at once

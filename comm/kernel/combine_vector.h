@@ -128,9 +128,9 @@ template <class T, class Floats, class Words, class Halves>
 }
 
 // As many elements of combine() as fill whole vectors; returns how many.
-template <class T, class Op, std::size_t kBytes>
-std::size_t combine_vectors(std::byte* out, const std::byte* const* sources, int count,
-                            std::size_t n, bool average) noexcept {
+template <class T, class Op, std::size_t kBytes, bool kWeighted>
+std::size_t combine_vectors(std::byte* out, const Terms& terms, std::size_t n) noexcept {
+  const int count = terms.count;
   std::size_t i = 0;
   if constexpr (kIs16BitFloat<T>) {
     using Floats = Vector<float, kBytes>;
@@ -139,31 +139,37 @@ std::size_t combine_vectors(std::byte* out, const std::byte* const* sources, int
     constexpr std::size_t kLanes = kBytes / sizeof(float);
     for (; i + kLanes <= n; i += kLanes) {
       Floats sum, next;
-      widen<T, Floats, Words, Halves>(sum, sources[0] + i * sizeof(T));
+      widen<T, Floats, Words, Halves>(sum, terms.sources[0] + i * sizeof(T));
+      if constexpr (kWeighted) sum = sum * static_cast<float>(terms.weights[0]);
       for (int s = 1; s < count; ++s) {
-        widen<T, Floats, Words, Halves>(next, sources[s] + i * sizeof(T));
+        widen<T, Floats, Words, Halves>(next, terms.sources[s] + i * sizeof(T));
+        if constexpr (kWeighted) next = next * static_cast<float>(terms.weights[s]);
         apply<Op, float, kBytes>(sum, next);
       }
-      if (average) sum = sum / static_cast<float>(count);
+      if (terms.average) sum = sum / static_cast<float>(count);
       narrow<T, Floats, Words, Halves>(out + i * sizeof(T), sum);
     }
   } else {
     using V = Vector<Lane<T, Op>, kBytes>;
-    constexpr std::size_t kLanes = 2 * kBytes / sizeof(T);  // two vectors a turn
-    const bool whole = average && std::is_integral_v<T>;    // no vector divides integers
+    constexpr std::size_t kLanes = 2 * kBytes / sizeof(T);      // two vectors a turn
+    const bool whole = terms.average && std::is_integral_v<T>;  // no vector divides integers
+    const auto load_both = [&](V & a, V & b, int s) __attribute__((always_inline)) {
+      load(a, terms.sources[s] + i * sizeof(T));
+      load(b, terms.sources[s] + i * sizeof(T) + kBytes);
+      if constexpr (kWeighted) a = a * static_cast<T>(terms.weights[s]);
+      if constexpr (kWeighted) b = b * static_cast<T>(terms.weights[s]);
+    };
     for (; !whole && i + kLanes <= n; i += kLanes) {
       V a, b, x, y;
-      load(a, sources[0] + i * sizeof(T));
-      load(b, sources[0] + i * sizeof(T) + kBytes);
+      load_both(a, b, 0);
       for (int s = 1; s < count; ++s) {
-        load(x, sources[s] + i * sizeof(T));
-        load(y, sources[s] + i * sizeof(T) + kBytes);
+        load_both(x, y, s);
         apply<Op, T, kBytes>(a, x);
         apply<Op, T, kBytes>(b, y);
       }
       if constexpr (!std::is_integral_v<T>) {
-        if (average) a = a / static_cast<T>(count);
-        if (average) b = b / static_cast<T>(count);
+        if (terms.average) a = a / static_cast<T>(count);
+        if (terms.average) b = b / static_cast<T>(count);
       }
       std::memcpy(out + i * sizeof(T), &a, kBytes);
       std::memcpy(out + i * sizeof(T) + kBytes, &b, kBytes);
@@ -176,8 +182,12 @@ std::size_t combine_vectors(std::byte* out, const std::byte* const* sources, int
 template <std::size_t kBytes>
 CombinePart vector_part(DType dtype, ReduceOp op) noexcept {
   CombinePart part = nullptr;
-  dispatch(dtype, op,
-           [&]<class T>(auto functor) { part = combine_vectors<T, decltype(functor), kBytes>; });
+  dispatch(dtype, op, [&]<class T>(auto functor) {
+    part = combine_vectors<T, decltype(functor), kBytes, false>;
+    if constexpr (!std::is_integral_v<T>) {
+      if (op == ReduceOp::kWeightedSum) part = combine_vectors<T, Sum, kBytes, true>;
+    }
+  });
   return part;
 }
 

@@ -10,8 +10,9 @@ namespace motley {
 void reduce(View out, ConstBytes in, ReduceOp op) {
   assert(in.size() == out.size_bytes());
   const std::byte* const sources[] = {out.data, in.data()};
-  // An average is divided when all terms are there, by divide().
-  const Combine combine(out.dtype, op == ReduceOp::kAverage ? ReduceOp::kSum : op);
+  // An average is divided when all terms are there, by divide(); terms have been weighted before.
+  const bool adds = op == ReduceOp::kAverage || op == ReduceOp::kWeightedSum;
+  const Combine combine(out.dtype, adds ? ReduceOp::kSum : op);
   if (out.count != 0) combine(out.data, sources, 2, out.count);
 }
 

@@ -7,19 +7,29 @@
 #include "comm/transport/shm_team.h"
 
 namespace motley {
+namespace {
+
+// Bytes at the beginning of a line that say the weight of what follows.
+std::size_t weight_bytes(const Fingerprint& call) noexcept {
+  return call.op == ReduceOp::kWeightedSum && reduces(call.kind) ? sizeof(double) : 0;
+}
+
+}  // namespace
 
 void ShmTeam::show_at_once(ShmRun& run) {
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t bytes = run.call.in.size_bytes();
   if (!reduces(call.kind) && !gives(call.kind, run.me, static_cast<int>(call.root))) return;
   if (bytes == 0) return;
-  if (bytes <= ShmSeat::kLineBytes) {
-    std::memcpy(run.line, run.call.in.data, bytes);
+  const std::size_t skip = weight_bytes(call);
+  std::memcpy(run.line, &run.call.weight, skip);
+  if (bytes + skip <= ShmSeat::kLineBytes) {
+    std::memcpy(run.line + skip, run.call.in.data, bytes);
     return;
   }
   keep_slots(run, bytes);
   const auto offset = static_cast<std::uint64_t>(run.slots - heap_->base());
-  std::memcpy(run.line, &offset, sizeof(offset));
+  std::memcpy(run.line + skip, &offset, sizeof(offset));
   std::memcpy(run.slots, run.call.in.data, bytes);
 }
 
@@ -28,6 +38,16 @@ bool ShmTeam::at_once(ShmRun& run) {
   finish_at_once(run);
   run.state = TeamRun::State::kDone;
   return true;
+}
+
+// Where member `index` shows its whole `in`, of `bytes` bytes.
+const std::byte* ShmTeam::shown_at_once(const ShmRun& run, int index, std::size_t bytes) const {
+  const std::size_t skip = weight_bytes(run.call.fingerprint);
+  const std::byte* const line = run.members[static_cast<std::size_t>(index)].seat->line + skip;
+  if (bytes + skip <= ShmSeat::kLineBytes) return line;
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, line, sizeof(offset));
+  return heap_at(run, index, offset, bytes);
 }
 
 void ShmTeam::finish_at_once(ShmRun& run) {
@@ -40,19 +60,12 @@ void ShmTeam::finish_at_once(ShmRun& run) {
                       call.kind != CallKind::kBroadcast;
   const std::size_t block = blocks ? all / static_cast<std::size_t>(run.size) : all;
   const bool each = gives_each(call.kind) || call.kind == CallKind::kReduceScatter;
-  const std::size_t shown_bytes = each ? all : block;
-  const auto shown_by = [&](int index) -> const std::byte* {
-    const std::byte* const line = run.members[static_cast<std::size_t>(index)].seat->line;
-    if (shown_bytes <= ShmSeat::kLineBytes) return line;
-    std::uint64_t offset = 0;
-    std::memcpy(&offset, line, sizeof(offset));
-    return heap_of(run, index) + offset;
-  };
+  const std::size_t shown = each ? all : block;
   if (!reduces(call.kind)) {
     for (int from = 0; from < run.size; ++from) {
       if (!gives(call.kind, from, root) || !gets(call.kind, run.me, root)) continue;
       std::memcpy(run.call.out.data + out_offset(call.kind, from, block),
-                  shown_by(from) + in_offset(call.kind, run.me, block), block);
+                  shown_at_once(run, from, shown) + in_offset(call.kind, run.me, block), block);
     }
     return;
   }
@@ -60,9 +73,16 @@ void ShmTeam::finish_at_once(ShmRun& run) {
   const std::size_t skip =
       call.kind == CallKind::kReduceScatter ? static_cast<std::size_t>(run.me) * block : 0;
   sources_.resize(static_cast<std::size_t>(run.size));
-  for (int i = 0; i < run.size; ++i) sources_[static_cast<std::size_t>(i)] = shown_by(i) + skip;
+  weights_.resize(static_cast<std::size_t>(run.size));
+  const bool weighs = weight_bytes(call) != 0;
+  for (int i = 0; i < run.size; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    sources_[at] = shown_at_once(run, i, shown) + skip;
+    if (weighs) std::memcpy(&weights_[at], run.members[at].seat->line, sizeof(double));
+  }
   const Combine& combine = combine_of(call);
-  combine(run.call.out.data, sources_.data(), run.size, block / size_bytes(call.dtype));
+  combine(run.call.out.data, sources_.data(), run.size, block / size_bytes(call.dtype),
+          weights_.data());
 }
 
 }  // namespace motley

@@ -89,6 +89,7 @@ bool ShmTeam::disagrees(ShmRun& run, int index, int at) noexcept {
   run.members[static_cast<std::size_t>(index)].ticket = ticket;
   run.state = TeamRun::State::kMismatch;
   run.peer = rank;
+  run.ours = run.call.fingerprint;
   run.theirs = theirs;
   return true;
 }

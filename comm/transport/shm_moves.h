@@ -19,7 +19,7 @@ constexpr bool gets(CallKind kind, int member, int root) noexcept {
 
 // Whether a member gives each of the others a block of its own, instead of one to all.
 constexpr bool gives_each(CallKind kind) noexcept {
-  return kind == CallKind::kAllToAll || kind == CallKind::kScatter;
+  return kind == CallKind::kAllToAll || kind == CallKind::kAllToAllV || kind == CallKind::kScatter;
 }
 
 // Where the block for member `to` begins in the giver's `in`.

@@ -1,16 +1,16 @@
 // What large collectives of a team have in common: how they are cut up, what members offer, and how
 // they wait for each other.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "comm/transport/pause.h"
-#include "comm/transport/shm_moves.h"
 #include "comm/transport/shm_team.h"
 
 namespace motley {
 namespace {
 
-constexpr std::size_t kPieceBytes = 256 << 10;
 constexpr std::size_t kSlotBytes = 32 << 10;  // most that is shown at once
 constexpr int kMostMembers = 64;
 constexpr Duration kStopWriting = std::chrono::milliseconds(50);
@@ -21,68 +21,101 @@ std::size_t most_at_once(CallKind kind, int members) noexcept {
   return members <= 4 ? 8 << 10 : 4 << 10;
 }
 
-std::size_t whole_lines(std::size_t bytes) noexcept {
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-}
-
 }  // namespace
 
 std::optional<ShmRun::Way> ShmTeam::way_of(CallKind kind, std::size_t bytes, int members) noexcept {
-  if (varies(kind) || kind == CallKind::kSendRecv || members > kMostMembers) return std::nullopt;
+  if (kind == CallKind::kSendRecv || members > kMostMembers) return std::nullopt;
+  if (varies(kind)) return ShmRun::Way::kExchange;
   if (bytes <= most_at_once(kind, members)) return ShmRun::Way::kAtOnce;
   return reduces(kind) ? ShmRun::Way::kReduce : ShmRun::Way::kExchange;
 }
 
-// Cuts the call up and shows what others may read and write.
-void ShmTeam::show_offer(ShmRun& run) {
+// Cuts a large reduction into a block for each member, and those into pieces.
+void ShmTeam::plan_reduction(ShmRun& run) {
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t all = call.count * size_bytes(call.dtype);
   const auto members = static_cast<std::size_t>(run.size);
-  switch (call.kind) {
-    case CallKind::kAllReduce:
-    case CallKind::kReduce:
-      run.block = whole_lines((all + members - 1) / members);
-      break;
-    case CallKind::kBroadcast:
-      run.block = all;
-      break;
-    default:
-      run.block = all / members;
-  }
+  run.block = all / members;
+  if (call.kind != CallKind::kReduceScatter) run.block = whole_lines((all + members - 1) / members);
   run.piece = std::min(whole_lines(run.block), kPieceBytes);
   run.pieces = static_cast<std::uint32_t>((run.block + run.piece - 1) / run.piece);
+  run.offer.weight = run.call.weight;
+}
+
+// Shows what others may read and write.
+void ShmTeam::show_offer(ShmRun& run) {
+  const CallKind kind = run.call.fingerprint.kind;
   const ConstView in = run.call.in;
   const View out = run.call.out;
-  const bool has_in = reduces(call.kind) || gives(call.kind, run.me, static_cast<int>(call.root));
+  const bool has_in = reduces(kind) || run.offer.longest != 0;
   // What arrives in place would overwrite what others still have to read.
-  const bool overwritten = call.kind == CallKind::kAllToAll && in.data == out.data;
-  run.offer = {};
+  const bool overwritten =
+      (kind == CallKind::kAllToAll || kind == CallKind::kAllToAllV) && in.data == out.data;
   if (has_in && !overwritten) {
     run.offer.in = heap_->offset_of(in.data, in.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
   if (out.count != 0) {
     run.offer.out = heap_->offset_of(out.data, out.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
-  ShmSeat& shown = own(run);
+  if (run.offer.in != ShmRun::Offer::kPrivate) run.to_give = 0;
   std::memcpy(run.line, &run.offer, sizeof(run.offer));
+  ShmSeat& shown = own(run);
   for (const Count count : {&ShmSeat::given, &ShmSeat::taken, &ShmSeat::writes}) {
     (shown.*count).store(0, std::memory_order_relaxed);
   }
+  if (kind == CallKind::kAllToAllV) show_table(run);
+  if (varies(kind) && run.to_give != 0) give_blocks(run);  // often all of it
 }
 
-ShmRun::Offer ShmTeam::offer_of(const ShmRun& run, int index) const noexcept {
-  ShmRun::Offer offer;
-  std::memcpy(&offer, run.members[static_cast<std::size_t>(index)].seat->line, sizeof(offer));
-  return offer;
+// What the members show, read once: they might change it.
+void ShmTeam::take_offers(ShmRun& run) {
+  run.offers.resize(run.members.size());
+  for (std::size_t i = 0; i < run.members.size(); ++i) {
+    std::memcpy(&run.offers[i], run.members[i].seat->line, sizeof(ShmRun::Offer));
+  }
 }
 
-std::byte* ShmTeam::heap_of(const ShmRun& run, int index) const noexcept {
-  return peer(run.members[static_cast<std::size_t>(index)].rank).heap.data();
+void ShmTeam::throw_broken(const ShmRun& run, int index, std::uint64_t offset,
+                           std::uint64_t bytes) const {
+  const int rank = run.members[static_cast<std::size_t>(index)].rank;
+  throw Error(ErrorCode::kPeerLost,
+              fmt::format("shm: rank {} shows {} bytes at byte {} of its shared memory, which has "
+                          "{}. Check that it is sound and runs the same version of Motley.",
+                          rank, bytes, offset, peer(rank).heap.size()),
+              {rank});
 }
 
-const std::byte* ShmTeam::slots_of(const ShmRun& run, int index) const noexcept {
+// `bytes` bytes of a member's heap, if it has them there.
+std::byte* ShmTeam::heap_at(const ShmRun& run, int index, std::uint64_t offset,
+                            std::uint64_t bytes) const {
+  const Bytes heap = peer(run.members[static_cast<std::size_t>(index)].rank).heap;
+  if (offset > heap.size() || bytes > heap.size() - offset) {
+    throw_broken(run, index, offset, bytes);
+  }
+  return heap.data() + offset;
+}
+
+const std::byte* ShmTeam::slots_of(const ShmRun& run, int index, std::size_t bytes) const {
   const ShmSeat& shown = *run.members[static_cast<std::size_t>(index)].seat;
-  return heap_of(run, index) + shown.slots.load(std::memory_order_relaxed);
+  return heap_at(run, index, shown.slots.load(std::memory_order_relaxed), bytes);
+}
+
+// Whether a member still lets us read its buffer. If not, what we have just read may be anything,
+// and the call will not complete.
+bool ShmTeam::still_there(ShmRun& run, int index) const noexcept {
+  const ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (member.seat->key.load(std::memory_order_relaxed) == run.key) return true;
+  wait_in_vain(run, index);
+  return false;
+}
+
+// Until the call fails: somebody will tell why, or the time will be up.
+void ShmTeam::wait_in_vain(ShmRun& run, int index) const noexcept {
+  const ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
+  run.peer = member.rank;
+  run.awaited = &member.seat->writes;
+  run.value = 2;
 }
 
 // Whether a member's count has come so far; else the run waits for that.

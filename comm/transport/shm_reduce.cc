@@ -41,6 +41,10 @@ std::size_t slot_offset(const ShmRun& run, std::uint32_t k, int to) noexcept {
          run.piece;
 }
 
+std::size_t all_slots(const ShmRun& run) noexcept {
+  return 2 * static_cast<std::size_t>(run.size + 1) * run.piece;
+}
+
 bool is_root(const ShmRun& run) noexcept {
   return static_cast<int>(run.call.fingerprint.root) == run.me;
 }
@@ -70,6 +74,7 @@ bool ShmTeam::reduce(ShmRun& run) {
   if (!run.decided) {
     if (run.offer.in == ShmRun::Offer::kPrivate && run.given == 0) moved = give_to_reduce(run);
     if (!find_all(run)) return moved;
+    take_offers(run);
     run.decided = moved = true;
     run.in_place = reduces_in_place(run);
   }
@@ -97,7 +102,8 @@ bool ShmTeam::reduce_in_pieces(ShmRun& run) {
       if (!has(run, q, &ShmSeat::taken, k + 1)) return moved;
       const Range range = range_of(run, q, k);
       std::byte* const to = run.call.out.data + range.begin;
-      const std::byte* const from = slots_of(run, q) + slot_offset(run, k, run.size);
+      const std::byte* const from =
+          slots_of(run, q, all_slots(run)) + slot_offset(run, k, run.size);
       copy_out(run, to, from, range.bytes);
     }
   }
@@ -108,7 +114,7 @@ bool ShmTeam::reduce_in_pieces(ShmRun& run) {
 
 // Lays out the next piece of every other member's block.
 bool ShmTeam::give_to_reduce(ShmRun& run) {
-  if (run.slots == nullptr) keep_slots(run, 2 * static_cast<std::size_t>(run.size + 1) * run.piece);
+  if (run.slots == nullptr) keep_slots(run, all_slots(run));
   for (int j = 1; j < run.size; ++j) {
     const int q = (run.me + j) % run.size;
     const Range range = range_of(run, q, run.given);
@@ -128,26 +134,32 @@ void ShmTeam::reduce_piece(ShmRun& run, std::uint32_t k) {
       call.kind == CallKind::kAllReduce || (call.kind == CallKind::kReduce && !is_root(run));
   std::byte* const result = run.slots + slot_offset(run, k, run.size);
   std::byte* const out = own_result(run, range);
-  sources_.resize(static_cast<std::size_t>(run.size));
+  prepare_sources(run);
   for (std::size_t at = 0; at < range.bytes; at += kTile) {
     const std::size_t bytes = std::min(kTile, range.bytes - at);
     for (int s = 0; s < run.size; ++s) {
       sources_[static_cast<std::size_t>(s)] =
           (s == run.me ? run.call.in.data + range.begin
-                       : slots_of(run, s) + slot_offset(run, k, run.me)) +
+                       : slots_of(run, s, all_slots(run)) + slot_offset(run, k, run.me)) +
           at;
     }
     std::byte* const to = (out != nullptr ? out : result) + at;
-    combine(to, sources_.data(), run.size, bytes / size_bytes(call.dtype));
+    combine(to, sources_.data(), run.size, bytes / size_bytes(call.dtype), weights_.data());
     if (shows && out != nullptr) copy_stream(result + at, to, bytes);
   }
   streams_done();
 }
 
+void ShmTeam::prepare_sources(const ShmRun& run) {
+  sources_.resize(static_cast<std::size_t>(run.size));
+  weights_.clear();
+  for (const ShmRun::Offer& offer : run.offers) weights_.push_back(offer.weight);
+}
+
 bool ShmTeam::reduces_in_place(const ShmRun& run) const noexcept {
   const CallKind kind = run.call.fingerprint.kind;
   for (int i = 0; i < run.size; ++i) {
-    const ShmRun::Offer offer = offer_of(run, i);
+    const ShmRun::Offer& offer = run.offers[static_cast<std::size_t>(i)];
     if (offer.in == ShmRun::Offer::kPrivate) return false;
     const bool gets =
         kind == CallKind::kAllReduce ||
@@ -164,6 +176,9 @@ bool ShmTeam::reduce_in_place(ShmRun& run) {
     if (!may_write(run)) return false;
     reduce_part(run, std::min(kMoveInPlace, block - run.progress));
     own(run).writes.store(0, std::memory_order_release);
+    for (int i = 0; i < run.size; ++i) {
+      if (!still_there(run, i)) return true;
+    }
     if (run.progress < block) return true;
     moved = true;
   }
@@ -181,12 +196,11 @@ bool ShmTeam::reduce_in_place(ShmRun& run) {
 // so first, and then waits for us to stop.
 bool ShmTeam::may_write(ShmRun& run) {
   own(run).writes.store(1, std::memory_order_seq_cst);
-  for (const ShmRun::Member& member : run.members) {
+  for (int index = 0; index < run.size; ++index) {
+    const ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
     if (member.seat->key.load(std::memory_order_seq_cst) == run.key) continue;
     own(run).writes.store(0, std::memory_order_release);
-    run.peer = member.rank;
-    run.awaited = &member.seat->writes;  // it will not come back
-    run.value = 2;
+    wait_in_vain(run, index);
     return false;
   }
   return true;
@@ -199,20 +213,21 @@ void ShmTeam::reduce_part(ShmRun& run, std::size_t part) {
   const std::size_t begin = static_cast<std::size_t>(run.me) * run.block + run.progress;
   const bool streams = call.count * size_bytes(call.dtype) >= kStreamResult;
   alignas(kCacheLine) std::byte tile[kTile];
-  sources_.resize(static_cast<std::size_t>(run.size));
+  prepare_sources(run);
   for (std::size_t at = 0; at < part; at += kTile) {
     const std::size_t bytes = std::min(kTile, part - at);
     for (int s = 0; s < run.size; ++s) {
-      sources_[static_cast<std::size_t>(s)] = heap_of(run, s) + offer_of(run, s).in + begin + at;
+      sources_[static_cast<std::size_t>(s)] =
+          heap_at(run, s, run.offers[static_cast<std::size_t>(s)].in + begin + at, bytes);
     }
-    combine(tile, sources_.data(), run.size, bytes / size_bytes(call.dtype));
+    combine(tile, sources_.data(), run.size, bytes / size_bytes(call.dtype), weights_.data());
     for (int j = 0; j < run.size; ++j) {
       const int q = (run.me + j) % run.size;
       std::byte* to = nullptr;
       if (call.kind == CallKind::kReduceScatter) {
         if (q == run.me) to = run.call.out.data + run.progress + at;
       } else if (call.kind == CallKind::kAllReduce || static_cast<int>(call.root) == q) {
-        to = heap_of(run, q) + offer_of(run, q).out + begin + at;
+        to = heap_at(run, q, run.offers[static_cast<std::size_t>(q)].out + begin + at, bytes);
       }
       if (to == nullptr) continue;
       if (streams) {
@@ -228,7 +243,8 @@ void ShmTeam::reduce_part(ShmRun& run, std::size_t part) {
 
 void ShmTeam::copy_out(const ShmRun& run, std::byte* to, const std::byte* from, std::size_t bytes) {
   const Fingerprint& call = run.call.fingerprint;
-  if (call.count * size_bytes(call.dtype) >= kStreamResult) {
+  const std::size_t all = std::max(call.count * size_bytes(call.dtype), run.call.out.size_bytes());
+  if (all >= kStreamResult) {
     copy_stream(to, from, bytes);
   } else if (bytes != 0) {
     std::memcpy(to, from, bytes);

@@ -9,6 +9,12 @@
 
 namespace motley {
 
+inline constexpr std::size_t kPieceBytes = 256 << 10;  // of a block, the largest
+
+constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
 struct ShmRun final : TeamRun {
   enum class Way : std::uint8_t { kAtOnce, kReduce, kExchange };
   struct Member {
@@ -17,12 +23,26 @@ struct ShmRun final : TeamRun {
     std::uint32_t ticket = 0;  // of the call there
     ShmSeat* seat = nullptr;
   };
-  // What a member shows in its line where it does not show all it has: where its buffers lie in its
-  // heap.
+  // What a member shows in its line where it does not show all it has.
   struct Offer {
     static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};  // nowhere: others cannot see it
-    std::uint64_t in = kPrivate;
+    std::uint64_t in = kPrivate;  // where its buffers lie in its heap
     std::uint64_t out = kPrivate;
+    std::uint64_t longest = 0;  // exchange: bytes of the longest block that it gives
+    double weight = 1;          // reduce: of its `in`
+  };
+  struct Block {  // of a buffer, in bytes
+    std::size_t begin = 0;
+    std::size_t bytes = 0;
+    std::size_t slot = 0;  // where pieces of it are laid out, from where a turn of slots begins
+  };
+  // Where another member has a block for us: in its `in`, or piece by piece in its slots.
+  struct Source {
+    std::uint64_t bytes = 0;
+    std::uint64_t in = 0;     // from where `in` begins
+    std::uint64_t slot = 0;   // from where the slots for pieces begin
+    std::uint64_t turn = 0;   // from one piece to the next, which take turns
+    std::uint64_t slots = 0;  // where they begin, from the start of its heap
   };
 
   TeamCall call;
@@ -42,17 +62,23 @@ struct ShmRun final : TeamRun {
   std::uint32_t value = 0;
 
   // Kinds that go on for a while (shm_reduce.cc, shm_exchange.cc).
-  Offer offer;
-  bool decided = false;  // all members are found, and `in_place` is set
+  Offer offer;                // ours
+  std::vector<Offer> offers;  // by index, once `decided`
+  bool decided = false;       // all members are found, and `in_place` is set
   bool in_place = false;
-  std::size_t block = 0;       // of each member, in bytes; the last may be shorter
-  std::size_t piece = 0;       // of a block, in bytes
-  std::uint32_t pieces = 0;    // that a block has
-  std::uint32_t given = 0;     // pieces laid out for the others
-  std::uint32_t done = 0;      // pieces all done with
-  int step = 0;                // in the piece under way: members done with
-  std::byte* slots = nullptr;  // where pieces are laid out
-  std::size_t progress = 0;    // in place: bytes of the own block done with
+  std::size_t block = 0;        // of each member, in bytes; the last may be shorter
+  std::size_t piece = 0;        // of a block, in bytes
+  std::size_t turn = 0;         // exchange: bytes of slots that a piece of all blocks takes
+  std::uint32_t pieces = 0;     // that the longest block has
+  std::uint32_t to_give = 0;    // pieces that we lay out for the others
+  std::uint32_t given = 0;      // pieces laid out for the others
+  std::uint32_t done = 0;       // pieces all done with
+  int step = 0;                 // in the piece under way: members done with
+  std::byte* slots = nullptr;   // where pieces are laid out
+  std::size_t progress = 0;     // in place: bytes of the own block done with
+  std::vector<Block> gives;     // exchange: the block of `in` for each member, by index
+  std::vector<Block> gets;      // exchange: the block of `out` from each
+  std::vector<Source> sources;  // exchange: of that, at the giver; once `decided`
 };
 
 }  // namespace motley

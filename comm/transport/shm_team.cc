@@ -71,7 +71,8 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.news = false;
   run.awaited = nullptr;
   run.decided = false;
-  run.given = run.done = 0;
+  run.offer = {};
+  run.pieces = run.to_give = run.given = run.done = 0;
   run.step = 0;
   run.slots = nullptr;
   run.progress = 0;
@@ -81,9 +82,12 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   }
   const Fingerprint& what = call.fingerprint;
   run.way = *way_of(what.kind, what.count * size_bytes(what.dtype), run.size);
+  if (run.way == ShmRun::Way::kExchange) plan_exchange(run);
+  if (run.way == ShmRun::Way::kReduce) plan_reduction(run);
   under_way_.push_back(&run);
   try {
-    if (spins_ && run.way == ShmRun::Way::kAtOnce && claim(run)) {
+    const bool is_short = run.way == ShmRun::Way::kAtOnce || varies(what.kind);
+    if (spins_ && is_short && claim(run)) {
       look_for_a_while(run);
     } else {
       move(run);

@@ -5,8 +5,9 @@
 // buffers from allocate() stores results right where they belong, in the other members' buffers.
 //
 // Three ways, by size and by where the buffers are:
-//   at once     up to some KiB: each shows all it has, in the line of its key or in a slot, and
-//               reduces or picks from what the others show. One transfer between cores.
+//   at once     up to some KiB, unless blocks vary: each shows all it has, in the line of its key
+//               or in a slot, and reduces or picks from what the others show. One transfer between
+//               cores.
 //   in place    buffers from allocate(): read, and written, where they are.
 //   in pieces   other memory: each lays out a piece at a time in slots of its heap, two pieces
 //               deep, while the others take the piece before.
@@ -50,7 +51,7 @@ class ShmTeam final : public Team {
 
  private:
   static constexpr int kDTypes = static_cast<int>(DType::kInt64) + 1;
-  static constexpr int kOps = static_cast<int>(ReduceOp::kAverage) + 1;
+  static constexpr int kOps = static_cast<int>(ReduceOp::kWeightedSum) + 1;
 
   struct Peer {
     ShmBoard* board = nullptr;
@@ -110,11 +111,19 @@ class ShmTeam final : public Team {
   // --- the ways (shm_pieces.cc, shm_at_once.cc, shm_reduce.cc, shm_exchange.cc) ------------------
   using Count = std::atomic<std::uint32_t> ShmSeat::*;
 
+  // More than any block has.
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
+
   static std::optional<ShmRun::Way> way_of(CallKind kind, std::size_t bytes, int members) noexcept;
+  static void plan_reduction(ShmRun& run);
   void show_offer(ShmRun& run);
-  ShmRun::Offer offer_of(const ShmRun& run, int index) const noexcept;
-  std::byte* heap_of(const ShmRun& run, int index) const noexcept;
-  const std::byte* slots_of(const ShmRun& run, int index) const noexcept;
+  static void take_offers(ShmRun& run);
+  [[noreturn]] void throw_broken(const ShmRun& run, int index, std::uint64_t offset,
+                                 std::uint64_t bytes) const;
+  std::byte* heap_at(const ShmRun& run, int index, std::uint64_t offset, std::uint64_t bytes) const;
+  const std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
+  bool still_there(ShmRun& run, int index) const noexcept;
+  void wait_in_vain(ShmRun& run, int index) const noexcept;
   bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
   bool all_have(ShmRun& run, Count count, std::uint32_t value) const noexcept;
   void publish(ShmRun& run, Count count, std::uint32_t value) noexcept;
@@ -123,19 +132,24 @@ class ShmTeam final : public Team {
 
   void show_at_once(ShmRun& run);
   bool at_once(ShmRun& run);
+  const std::byte* shown_at_once(const ShmRun& run, int index, std::size_t bytes) const;
   void finish_at_once(ShmRun& run);
 
   bool reduce(ShmRun& run);
   bool reduce_in_pieces(ShmRun& run);
   bool give_to_reduce(ShmRun& run);
   void reduce_piece(ShmRun& run, std::uint32_t k);
+  void prepare_sources(const ShmRun& run);
   bool reduces_in_place(const ShmRun& run) const noexcept;
   bool reduce_in_place(ShmRun& run);
   bool may_write(ShmRun& run);
   void reduce_part(ShmRun& run, std::size_t part);
   static std::size_t own_block(const ShmRun& run) noexcept;
 
+  static void plan_exchange(ShmRun& run);
+  void show_table(ShmRun& run);
   bool exchange(ShmRun& run);
+  bool find_sources(ShmRun& run);
   bool give_blocks(ShmRun& run);
   bool take_block(ShmRun& run, int from);
 
@@ -153,6 +167,7 @@ class ShmTeam final : public Team {
   std::array<std::vector<std::byte*>, 64> slots_;  // free ones, by the logarithm of their size
   std::array<int, 64> slots_made_{};
   std::vector<const std::byte*> sources_;  // of a reduction; kept for its memory
+  std::vector<double> weights_;            // of those
   std::vector<Combine> combines_;          // by dtype and operation
 };
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "comm/clock.h"
 #include "comm/group.h"
@@ -27,6 +28,11 @@ struct TeamCall {
   const Group* group = nullptr;  // outlives the call
   ConstView in;
   View out;
+  // Where blocks vary: the elements of each block of `in` and of `out`, by member; as long as
+  // begin() takes.
+  std::span<const std::size_t> in_counts = {};
+  std::span<const std::size_t> out_counts = {};
+  double weight = 1;  // of `in`, where the operation is kWeightedSum
 };
 
 // A call under way.
@@ -37,7 +43,9 @@ class TeamRun {
   State state = State::kRuns;
   // kRuns: the rank that the call waits for, or -1; kMismatch, kGone: the rank to blame.
   int peer = -1;
-  Fingerprint theirs;  // kMismatch: what that rank called
+  // kMismatch: what we called, and what that rank did. Where blocks vary, of the block between us.
+  Fingerprint ours;
+  Fingerprint theirs;
 
  protected:
   ~TeamRun() = default;
@@ -47,7 +55,7 @@ class Team {
  public:
   virtual ~Team() = default;
   // Whether the team runs such a call of `members` ranks, the same on all of them. `bytes`: of the
-  // larger of `in` and `out`.
+  // larger of `in` and `out`; 0 where blocks vary.
   virtual bool runs(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
   // What a call that it runs costs, roughly.
   virtual Duration price(CallKind kind, std::size_t bytes, int members) const noexcept = 0;

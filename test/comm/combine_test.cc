@@ -28,16 +28,25 @@ std::vector<Width> widths() {
   return all;
 }
 
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
-                             ReduceOp::kAverage};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin,
+                             ReduceOp::kMax, ReduceOp::kAverage, ReduceOp::kWeightedSum};
+
+constexpr double kWeights[] = {0.3, -1.7, 1, 0, 1e-3, 2.5, 1e4, 0.1};
 
 // One by one, as combine.h says it.
 template <class T>
 T expected(const std::vector<std::vector<T>>& sources, std::size_t i, ReduceOp op) {
   using A = std::conditional_t<kIs16BitFloat<T>, float, T>;
-  A sum = static_cast<A>(sources[0][i]);
+  const auto term = [&](std::size_t s) {
+    A wide = static_cast<A>(sources[s][i]);
+    if constexpr (!std::is_integral_v<T>) {
+      if (op == ReduceOp::kWeightedSum) wide *= static_cast<A>(kWeights[s]);
+    }
+    return wide;
+  };
+  A sum = term(0);
   for (std::size_t s = 1; s < sources.size(); ++s) {
-    const A next = static_cast<A>(sources[s][i]);
+    const A next = term(s);
     dispatch(dtype_of<A>, op, [&]<class U>(auto functor) {
       if constexpr (std::is_same_v<U, A>) sum = functor(sum, next);
     });
@@ -69,11 +78,13 @@ void check(const std::vector<std::vector<T>>& sources) {
   const std::size_t n = sources[0].size();
   const int count = static_cast<int>(sources.size());
   for (const ReduceOp op : kOps) {
+    if (op == ReduceOp::kWeightedSum && std::is_integral_v<T>) continue;  // there is none
     for (const Width& width : widths()) {
       std::vector<T> out(n);
       auto* const to = reinterpret_cast<std::byte*>(out.data());
       const bool average = op == ReduceOp::kAverage;
-      const std::size_t done = width.part(dtype_of<T>, op)(to, pointers.data(), count, n, average);
+      const Terms terms{pointers.data(), count, average, kWeights};
+      const std::size_t done = width.part(dtype_of<T>, op)(to, terms, n);
       const bool one_by_one = average && std::is_integral_v<T>;
       EXPECT_TRUE(one_by_one || done + 128 > n) << "of " << n << " only " << done << " were done";
       for (std::size_t i = 0; i < done; ++i) {
@@ -82,7 +93,8 @@ void check(const std::vector<std::vector<T>>& sources) {
       }
     }
     std::vector<T> out = sources[0];  // in place, with the rest
-    Combine(dtype_of<T>, op)(reinterpret_cast<std::byte*>(out.data()), pointers.data(), count, n);
+    Combine(dtype_of<T>, op)(reinterpret_cast<std::byte*>(out.data()), pointers.data(), count, n,
+                             kWeights);
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_TRUE(alike(out[i], expected(sources, i, op))) << name(op) << ", element " << i;
     }

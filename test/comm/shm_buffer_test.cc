@@ -88,6 +88,66 @@ TEST_P(ShmBuffers, AllToAllOutOfPlaceAndInPlace) {
   });
 }
 
+// Block lengths from nothing to all of `n`; symmetric, so that it may be in place too.
+TEST_P(ShmBuffers, AllToAllOfUnequalBlocksOutOfPlaceAndInPlace) {
+  const auto [ranks, n, shared] = GetParam();
+  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+    const int me = comm.rank();
+    std::vector<std::size_t> counts;
+    for (int r = 0; r < ranks; ++r) {
+      counts.push_back(n * static_cast<std::size_t>(std::min(me, r)) / ranks +
+                       static_cast<std::size_t>(me * r));
+    }
+    const auto all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    Numbers in(comm, all, me < shared), out(comm, all, me < shared);
+    const auto each = [&](auto&& body) {
+      std::size_t at = 0;
+      for (int r = 0; r < ranks; ++r) {
+        for (std::size_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) body(at++, r, i);
+      }
+    };
+    const auto value = [](int from, int to, std::size_t i) {
+      return from * 100'000 + to * 10'000 + static_cast<std::int32_t>(i % 1000);
+    };
+    each([&](std::size_t at, int r, std::size_t i) { in.values[at] = value(me, r, i); });
+    comm.all_to_all_v({in.view(), counts}, {out.view(), counts}).wait();
+    comm.all_to_all_v({in.view(), counts}, {in.view(), counts}).wait();
+    std::size_t wrong = 0;
+    each([&](std::size_t at, int r, std::size_t i) {
+      wrong += out.values[at] != value(r, me, i) || in.values[at] != value(r, me, i);
+    });
+    EXPECT_EQ(wrong, 0u) << "rank " << me << " of " << ranks;
+  });
+}
+
+TEST_P(ShmBuffers, AllGatherOfUnequalBlocksOutOfPlaceAndInPlace) {
+  const auto [ranks, n, shared] = GetParam();
+  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+    std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), 1);
+    counts.front() = 0;
+    counts.back() = n;
+    const auto me = static_cast<std::size_t>(comm.rank());
+    const std::size_t all = n + static_cast<std::size_t>(ranks) - 2;
+    const std::size_t first = me == 0 ? 0 : me - 1;
+    Numbers in(comm, counts[me], comm.rank() < shared), out(comm, all, comm.rank() < shared);
+    std::iota(in.values.begin(), in.values.end(), static_cast<std::int32_t>(first));
+    const auto expect = [&] {
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < all; ++i) wrong += out.values[i] != static_cast<std::int32_t>(i);
+      EXPECT_EQ(wrong, 0u) << "rank " << me << " of " << ranks;
+    };
+    comm.all_gather_v(ConstView(in.view()), {out.view(), counts}).wait();
+    expect();
+    for (std::size_t i = 0; i < all; ++i) {
+      if (i < first || i >= first + counts[me]) out.values[i] = -1;
+    }
+    comm.barrier().wait();
+    const auto own = out.values.subspan(first, counts[me]);
+    comm.all_gather_v(ConstView(View(own)), {out.view(), counts}).wait();
+    expect();
+  });
+}
+
 TEST_P(ShmBuffers, Broadcast) {
   const auto [ranks, n, shared] = GetParam();
   run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {

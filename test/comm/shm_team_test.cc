@@ -47,8 +47,16 @@ TEST(ShmTeam, RunsTheCallsOfRanksThatShareMemory) {
       EXPECT_TRUE(team->runs(CallKind::kAllReduce, bytes, 3));
       EXPECT_GT(team->price(CallKind::kAllReduce, bytes, 3), Duration::zero());
     }
+    for (const CallKind kind : {CallKind::kAllGatherV, CallKind::kAllToAllV}) {
+      EXPECT_TRUE(team->runs(kind, 0, 3));
+    }
     EXPECT_FALSE(team->runs(CallKind::kAllReduce, 4, 1));
   });
+}
+
+// What the recorder says of the last call.
+std::string last_algorithm(const Communicator& comm) {
+  return comm.recorder().last(1).back().algorithm;
 }
 
 template <class T>
@@ -97,6 +105,40 @@ TEST(ShmTeam, ReducesInTheOrderOfTheMembers) {
       EXPECT_THAT(in, Each(mine[comm.rank()]));
     }
   });
+}
+
+// Weights are powers of two, so every sum is exact. A line's brim is nearer than for other sums: it
+// holds the weight too. All larger ways: slots shown at once, pieces, and buffers from allocate().
+TYPED_TEST(ShmTeamTypes, AddsWhatEveryRankHasTimesItsWeight) {
+  if constexpr (!std::is_integral_v<TypeParam>) {
+    run_team(3, [](Communicator& comm) {
+      const auto me = static_cast<std::size_t>(comm.rank());
+      const double weights[] = {0.5, 2, -0.25};
+      const CallOptions options{.weight = weights[me]};
+      const auto expect = [](std::span<const TypeParam> data) {  // 0.5 * 2 + 2 * 4 - 0.25 * 8
+        const auto wrong = std::find_if(data.begin(), data.end(), [](TypeParam x) {
+          return static_cast<double>(static_cast<float>(x)) != 7;
+        });
+        EXPECT_EQ(wrong - data.begin(), static_cast<std::ptrdiff_t>(data.size()));
+      };
+      const TypeParam terms[] = {TypeParam(2.f), TypeParam(4.f), TypeParam(8.f)};
+      for (const std::size_t n : {0, 1, 5, 6, 11, 12, 22, 23, 1000, 4097, 300'001}) {
+        const std::vector<TypeParam> in(3 * n, terms[me]);
+        std::vector<TypeParam> out(3 * n), block(n);
+        comm.all_reduce(in, out, ReduceOp::kWeightedSum, options).wait();
+        EXPECT_EQ(last_algorithm(comm), "team");
+        expect(out);
+        comm.reduce_scatter(in, block, ReduceOp::kWeightedSum, options).wait();
+        EXPECT_EQ(last_algorithm(comm), "team");
+        expect(block);
+        const SharedBuffer buffer = comm.allocate(n * sizeof(TypeParam));
+        const auto shared = buffer.as<TypeParam>().first(n);
+        std::fill(shared.begin(), shared.end(), terms[me]);
+        comm.all_reduce(View(shared), ReduceOp::kWeightedSum, options).wait();
+        expect(shared);
+      }
+    });
+  }
 }
 
 TEST(ShmTeam, RunsOnGroupsOfAnyRanksAtOnce) {
@@ -195,6 +237,51 @@ TEST(ShmTeamErrors, DisagreementOnOperationTypeAndKindNamesBoth) {
                  [&] { comm.all_reduce(zero ? View(floats) : View(ints), ReduceOp::kSum).wait(); });
     expect_error(ErrorCode::kMismatch, {"barrier", "all_reduce"},
                  [&] { (zero ? comm.barrier() : comm.all_reduce(floats, ReduceOp::kSum)).wait(); });
+  });
+}
+
+// Of a rank that has no part in a disagreement, and needs nobody who has.
+template <class Body>
+void complete_or_be_told(Body&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMismatch) << error.what();
+  }
+}
+
+// The block that rank 0 has for rank 1 is longer than that expects; beyond what is laid out ahead
+// too, where rank 0 waits for it to be taken. Rank 2 has no part in that block.
+TEST(ShmTeamErrors, DisagreementOnABlockNamesBothLengths) {
+  for (const std::size_t n : {std::size_t{3}, std::size_t{1'000'000}}) {
+    run_team(3, [n](Communicator& comm) {
+      const Group group({0, 1, 2}, {.id = 3});
+      const std::vector<std::size_t> ones = {1, 1, 1}, more = {1, n, 1};
+      const bool gives_more = comm.rank() == 0;
+      const std::vector<float> in(gives_more ? n + 2 : 3);
+      std::vector<float> out(3);
+      const auto call = [&] {
+        comm.all_to_all_v({in, gives_more ? more : ones}, {out, ones}, {.group = &group}).wait();
+      };
+      if (comm.rank() == 1) {
+        expect_error(ErrorCode::kMismatch,
+                     {"all_to_all_v #0", "rank 0", "count 1 ", "count " + std::to_string(n)}, call);
+        return;
+      }
+      complete_or_be_told(call);
+    });
+  }
+  run_team(2, [](Communicator& comm) {
+    const Group group({0, 1}, {.id = 3});
+    const std::vector<float> in(2);
+    std::vector<float> out(5);
+    const std::vector<std::size_t> counts = {2, comm.rank() == 0 ? 3u : 2u};
+    const auto call = [&] {
+      const View blocks = View(out).slice(0, counts[0] + counts[1]);
+      comm.all_gather_v(in, {blocks, counts}, {.group = &group}).wait();
+    };
+    if (comm.rank() == 1) return complete_or_be_told(call);
+    expect_error(ErrorCode::kMismatch, {"all_gather_v #0", "rank 1", "count 3 ", "count 2 "}, call);
   });
 }
 

@@ -58,18 +58,21 @@ void expect_gathered(Communicator& comm, const Counts& counts) {
   Data in, due;
   append(in, comm.rank(), 0, counts[me]);
   for (std::size_t r = 0; r < counts.size(); ++r) append(due, static_cast<int>(r), 0, counts[r]);
-  for (const Algorithm& family : algorithms_of(CallKind::kAllGatherV)) {
-    const CallOptions options{.algorithm = family.name};
+  std::vector<std::string> names = {"auto"};
+  for (const Algorithm& family : algorithms_of(CallKind::kAllGatherV))
+    names.emplace_back(family.name);
+  for (const std::string& family : names) {
+    const CallOptions options{.algorithm = family};
     Data out(due.size(), -1);
     comm.all_gather_v(in, {out, counts}, options).wait();
-    EXPECT_TRUE(out == due) << family.name << ", rank " << me << " of " << counts.size();
+    EXPECT_TRUE(out == due) << family << ", rank " << me << " of " << counts.size();
     Data data(due.size(), -1);
     const auto first = static_cast<std::ptrdiff_t>(
         std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::size_t{0}));
     std::copy(in.begin(), in.end(), data.begin() + first);
     const std::span<const std::int32_t> own(data.data() + first, in.size());
     comm.all_gather_v(own, {data, counts}, options).wait();
-    EXPECT_TRUE(data == due) << family.name << " in place, rank " << me;
+    EXPECT_TRUE(data == due) << family << " in place, rank " << me;
   }
 }
 
