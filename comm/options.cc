@@ -148,6 +148,7 @@ Options Options::from_environment(const Environment& environment) {
   std::vector<std::string_view> algorithms = algorithm_names();
   algorithms.insert(algorithms.begin(), "auto");
   read.choice("MOTLEY_ALGORITHM", options.algorithm, algorithms);
+  read.choice("MOTLEY_CMA", options.cma, {"auto", "off"});
   read.text("MOTLEY_TOPOLOGY", options.topology);
   read.text("MOTLEY_IFACE", options.interface);
   read.text("MOTLEY_PORTS", options.ports);
@@ -180,6 +181,7 @@ std::string Options::to_text() const {
   line("slow", fmt::format("{}", slow), "MOTLEY_SLOW");
   line("transport", transport, "MOTLEY_TRANSPORT");
   line("algorithm", algorithm, "MOTLEY_ALGORITHM");
+  line("cma", cma, "MOTLEY_CMA");
   line("topology", topology.empty() ? "hosts, usual links" : topology, "MOTLEY_TOPOLOGY");
   line("interface", interface.empty() ? "by route" : interface, "MOTLEY_IFACE");
   line("ports", ports.empty() ? "any" : ports, "MOTLEY_PORTS");

@@ -39,6 +39,9 @@ struct Options {
   std::string host;   // MOTLEY_HOST           ranks share memory if this is equal; empty: found out
   std::string transport = "auto";  // MOTLEY_TRANSPORT      auto, shm or ucx
   std::string algorithm = "auto";  // MOTLEY_ALGORITHM      auto, or a name in README.md
+  // MOTLEY_CMA            "auto": ranks of a host read each other's buffers (process_vm_readv)
+  //                       where the kernel lets them and it is faster; "off": never
+  std::string cma = "auto";
   // MOTLEY_TOPOLOGY       what algorithms are chosen by: "probe", links as measured while joining;
   //                       a file (topology.h), read by rank 0; empty: hosts, and usual links
   std::string topology;

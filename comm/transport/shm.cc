@@ -46,11 +46,11 @@ std::vector<int> places(const TransportSetup& setup) {
 class ShmTransport final : public MatchedTransport {
  public:
   ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others,
-               int cores)
+               const ShmTeam::Abilities& abilities)
       : rank_(setup.rank),
         payload_bytes_(payload_bytes(setup.options)),
         places_(places(setup)),
-        oversubscribed_(setup.joined() > cores),
+        oversubscribed_(!abilities.spins),
         own_(std::make_shared<ShmHeap>(std::move(inbox))),
         others_(std::move(others)),
         peers_(static_cast<std::size_t>(setup.joined())) {
@@ -68,7 +68,7 @@ class ShmTransport final : public MatchedTransport {
       all_have_heaps &= !segment->heap().empty();
       ++segment;
     }
-    if (all_have_heaps) team_.emplace(rank_, own_, segments, !oversubscribed_, setup.clock);
+    if (all_have_heaps) team_.emplace(rank_, own_, segments, abilities, setup.clock);
   }
 
   int rank() const noexcept override { return rank_; }
@@ -292,6 +292,25 @@ std::vector<ShmSegment> map_others(const TransportSetup& setup,
   return others;
 }
 
+// What all ranks can do: each says which cores it may run on, and whether it can read what the
+// others do not share.
+ShmTeam::Abilities find_abilities(const TransportSetup& setup,
+                                  const std::vector<ShmSegment>& others) {
+  const bool reads = setup.options.cma == "auto" &&
+                     std::all_of(others.begin(), others.end(), [](const ShmSegment& segment) {
+                       return segment.rest_of_owner().can_be_read();
+                     });
+  std::vector<std::string> cores =
+      exchange(setup, "shm/machine", (reads ? "r" : "-") + allowed_cores());
+  bool all_read = true;
+  for (std::string& text : cores) {
+    if (text.empty()) continue;  // a rank of another host
+    all_read &= text.front() == 'r';
+    text.erase(0, 1);
+  }
+  return {.spins = setup.joined() <= usable_cores(cores), .reads_private = all_read};
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
@@ -299,9 +318,9 @@ std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
                                         usable_heap_bytes(setup.joined()));
   const std::vector<std::string> addresses = exchange(setup, "shm/address", inbox.address());
   std::vector<ShmSegment> others = map_others(setup, addresses);
-  const int cores = usable_cores(exchange(setup, "shm/cores", allowed_cores()));
+  const ShmTeam::Abilities abilities = find_abilities(setup, others);
   inbox.close_descriptor();
-  return std::make_unique<ShmTransport>(setup, std::move(inbox), std::move(others), cores);
+  return std::make_unique<ShmTransport>(setup, std::move(inbox), std::move(others), abilities);
 }
 
 }  // namespace motley

@@ -1,7 +1,8 @@
 // Large collectives that do not reduce, and those of blocks that vary: members take blocks from
 // where the others have them.
 //
-// From buffers that they see, they take them there. Otherwise a member lays out piece k of its
+// From buffers that they see, they take them there, and from others too where they can read those
+// and blocks have a size for which that is faster. Otherwise a member lays out piece k of its
 // blocks while the others take piece k - 1; two turns of slots alternate, so nobody lays out piece
 // k before all have taken piece k - 2. In place that is safe too: what arrives overwrites pieces
 // that have been laid out.
@@ -109,9 +110,8 @@ bool ShmTeam::exchange(ShmRun& run) {
   }
   streams_done();
   // Others may still read our buffer.
-  if (run.offer.in != ShmRun::Offer::kPrivate && !all_have(run, &ShmSeat::taken, run.pieces)) {
-    return moved;
-  }
+  const bool shown = run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0;
+  if (shown && !all_have(run, &ShmSeat::taken, run.pieces)) return moved;
   run.state = TeamRun::State::kDone;
   return true;
 }
@@ -187,6 +187,9 @@ bool ShmTeam::take_block(ShmRun& run, int from) {
   if (offer.in != ShmRun::Offer::kPrivate) {
     copy_out(run, to, heap_at(run, from, offer.in + source.in + begin, bytes), bytes);
     return still_there(run, from);
+  }
+  if (offer.address != 0) {
+    return read_private(run, from, to, offer.address + source.in + begin, bytes);
   }
   if (!has(run, from, &ShmSeat::given, run.done + 1)) return false;
   if (!has_table(run.call.fingerprint.kind)) {

@@ -28,9 +28,11 @@ struct ShmRun final : TeamRun {
     static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};  // nowhere: others cannot see it
     std::uint64_t in = kPrivate;  // where its buffers lie in its heap
     std::uint64_t out = kPrivate;
+    std::uint64_t address = 0;  // of `in` in its process, where that is to be read; else 0
     std::uint64_t longest = 0;  // exchange: bytes of the longest block that it gives
     double weight = 1;          // reduce: of its `in`
   };
+  static_assert(sizeof(Offer) <= ShmSeat::kLineBytes);
   struct Block {  // of a buffer, in bytes
     std::size_t begin = 0;
     std::size_t bytes = 0;

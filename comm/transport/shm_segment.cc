@@ -118,6 +118,7 @@ ShmSegment::ShmSegment(ShmSegment&& other) noexcept
     : head_(std::exchange(other.head_, nullptr)),
       sizes_(other.sizes_),
       descriptor_(std::exchange(other.descriptor_, -1)),
+      owner_(other.owner_),
       address_(std::move(other.address_)) {}
 
 ShmSegment::~ShmSegment() {
@@ -147,10 +148,12 @@ ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes,
   std::uint64_t nonce = 0;
   if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) throw_errno("draw a random number");
   segment.head_->nonce = nonce;
+  segment.head_->nonce_address = reinterpret_cast<std::uintptr_t>(&segment.head_->nonce);
   segment.head_->payload_bytes = payload_bytes;
   segment.head_->rank = static_cast<std::uint32_t>(rank);
   segment.head_->size = static_cast<std::uint32_t>(size);
   segment.head_->magic = kMagic;
+  segment.owner_ = getpid();
   segment.address_ = Address{.host = host_name(),
                              .boot = boot_id(),
                              .pid_space = pid_namespace(),
@@ -186,6 +189,7 @@ ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
   }
   ShmSegment segment(descriptor, sizes);
   segment.close_descriptor();
+  segment.owner_ = peer.pid;
   if (segment.head_->magic != kMagic || segment.head_->rank != static_cast<std::uint32_t>(rank) ||
       segment.head_->nonce != peer.nonce) {
     throw_unreachable(rank, path + " is another file", "Check that it still runs.");

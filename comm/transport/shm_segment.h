@@ -10,6 +10,7 @@
 #include <string>
 
 #include "comm/transport/shm_board.h"
+#include "comm/transport/shm_peer_memory.h"
 #include "comm/transport/shm_ring.h"
 
 namespace motley {
@@ -38,11 +39,16 @@ class ShmSegment {
   ShmRing ring_from(int rank) const noexcept;
   ShmBoard& board() const noexcept;
   Bytes heap() const noexcept;
+  // What its owner does not share.
+  ShmPeerMemory rest_of_owner() const noexcept {
+    return {owner_, head_->nonce_address, head_->nonce};
+  }
 
  private:
   struct Head {
-    std::uint64_t magic;  // set last
-    std::uint64_t nonce;  // tells this segment from one that reuses the descriptor
+    std::uint64_t magic;          // set last
+    std::uint64_t nonce;          // tells this segment from one that reuses the descriptor
+    std::uint64_t nonce_address;  // in the address space of the owner
     std::uint64_t payload_bytes;
     std::uint32_t rank;
     std::uint32_t size;
@@ -63,6 +69,7 @@ class ShmSegment {
   Head* head_ = nullptr;
   Sizes sizes_;
   int descriptor_ = -1;
+  int owner_ = -1;  // its process
   std::string address_;
 };
 

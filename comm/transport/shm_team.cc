@@ -25,9 +25,10 @@ constexpr int kFewSlots = 4;
 }  // namespace
 
 ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
-                 const std::vector<const ShmSegment*>& segments, bool spins, Clock& clock)
+                 const std::vector<const ShmSegment*>& segments, Abilities abilities, Clock& clock)
     : rank_(rank),
-      spins_(spins),
+      spins_(abilities.spins),
+      reads_private_(abilities.reads_private),
       clock_(clock),
       heap_(std::move(heap)),
       board_(&heap_->segment().board()) {
@@ -40,7 +41,9 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
     const ShmSegment& memory = segment != nullptr ? *segment : heap_->segment();
     it.board = &memory.board();
     it.heap = memory.heap();
-    if (segment != nullptr) it.doorbell = &memory.doorbell();
+    if (segment == nullptr) continue;
+    it.doorbell = &memory.doorbell();
+    it.rest = memory.rest_of_owner();
   }
 }
 

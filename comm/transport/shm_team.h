@@ -9,6 +9,8 @@
 //               or in a slot, and reduces or picks from what the others show. One transfer between
 //               cores.
 //   in place    buffers from allocate(): read, and written, where they are.
+//   directly    other memory, where the kernel lets ranks read it from each other's processes and
+//               that is faster: in one copy.
 //   in pieces   other memory: each lays out a piece at a time in slots of its heap, two pieces
 //               deep, while the others take the piece before.
 // Reductions go in the order of the members, each element in one place: same bits everywhere.
@@ -29,10 +31,14 @@ namespace motley {
 
 class ShmTeam final : public Team {
  public:
+  struct Abilities {     // the same at all ranks
+    bool spins = false;  // ranks have cores of their own: looking for a while costs nobody anything
+    bool reads_private = false;  // ranks can read what the others do not share
+  };
+
   // `segments`: by rank, null at the own one, whose memory is `heap`, and at ranks of other hosts.
-  // `spins`: ranks have cores of their own, so that looking for a while costs nobody anything.
   ShmTeam(int rank, std::shared_ptr<ShmHeap> heap, const std::vector<const ShmSegment*>& segments,
-          bool spins, Clock& clock);
+          Abilities abilities, Clock& clock);
 
   bool runs(CallKind kind, std::size_t bytes, int members) const noexcept override {
     return members > 1 && way_of(kind, bytes, members).has_value();
@@ -57,6 +63,7 @@ class ShmTeam final : public Team {
     ShmBoard* board = nullptr;
     Bytes heap;
     Doorbell* doorbell = nullptr;  // null: ourselves
+    ShmPeerMemory rest;            // what it does not share
     std::uint32_t strays = 0;      // its count when we last searched the whole board
     std::vector<int> astray;       // the seats that we then found not to be where one looks first
     bool lost = false;
@@ -124,6 +131,8 @@ class ShmTeam final : public Team {
   const std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
   bool still_there(ShmRun& run, int index) const noexcept;
   void wait_in_vain(ShmRun& run, int index) const noexcept;
+  bool read_private(ShmRun& run, int index, std::byte* to, std::uint64_t from,
+                    std::size_t bytes) const;
   bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
   bool all_have(ShmRun& run, Count count, std::uint32_t value) const noexcept;
   void publish(ShmRun& run, Count count, std::uint32_t value) noexcept;
@@ -155,6 +164,7 @@ class ShmTeam final : public Team {
 
   const int rank_;
   const bool spins_;
+  const bool reads_private_;
   Clock& clock_;
   std::shared_ptr<ShmHeap> heap_;
   ShmBoard* board_;

@@ -35,6 +35,7 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_SLOW", "2.5"},
                                         {"MOTLEY_TRANSPORT", "shm"},
                                         {"MOTLEY_ALGORITHM", "ring"},
+                                        {"MOTLEY_CMA", "off"},
                                         {"MOTLEY_TOPOLOGY", "probe"},
                                         {"MOTLEY_IFACE", "eth1"},
                                         {"MOTLEY_PORTS", "29600-29699"},
@@ -52,6 +53,7 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.slow, 2.5);
   EXPECT_EQ(options.transport, "shm");
   EXPECT_EQ(options.algorithm, "ring");
+  EXPECT_EQ(options.cma, "off");
   EXPECT_EQ(options.topology, "probe");
   EXPECT_EQ(options.interface, "eth1");
   EXPECT_EQ(options.ports, "29600-29699");
@@ -98,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"MOTLEY_SLOW", "nan"}, std::pair{"MOTLEY_SLOW", "0.5"},
                     std::pair{"MOTLEY_TIMEOUT", "inf"}, std::pair{"MOTLEY_TIMEOUT", "-1"},
                     std::pair{"MOTLEY_TIMEOUT", "1s"}, std::pair{"MOTLEY_TRANSPORT", "tcp"},
-                    std::pair{"MOTLEY_ALGORITHM", "rings"},
+                    std::pair{"MOTLEY_ALGORITHM", "rings"}, std::pair{"MOTLEY_CMA", "maybe"},
                     std::pair{"MOTLEY_PORTS", "29699-29600"},
                     std::pair{"MOTLEY_LEASE", "0.3"},  // under two heartbeats of 0.2 s
                     std::pair{"MOTLEY_SEGMENT_BYTES", "0"}, std::pair{"MOTLEY_LOG_LEVEL", "4"}));

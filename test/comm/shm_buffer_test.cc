@@ -38,13 +38,21 @@ struct Case {
   int ranks;
   std::size_t n;
   int shared;  // ranks below this one have shared buffers
+  const char* cma = "auto";
 };
 
-class ShmBuffers : public testing::TestWithParam<Case> {};
+class ShmBuffers : public testing::TestWithParam<Case> {
+ protected:
+  static void run(const test::RankBody& body) {
+    Options options;
+    options.cma = GetParam().cma;
+    run_ranks_on("shm", GetParam().ranks, body, options);
+  }
+};
 
 TEST_P(ShmBuffers, AllReduceOutOfPlaceAndInPlace) {
-  const auto [ranks, n, shared] = GetParam();
-  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+  const auto [ranks, n, shared, cma] = GetParam();
+  run([&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
     Numbers in(comm, n, comm.rank() < shared), out(comm, n, comm.rank() < shared);
     const std::int32_t terms = ranks * (ranks + 1) / 2;
     for (int round = 1; round <= 3; ++round) {
@@ -64,10 +72,10 @@ TEST_P(ShmBuffers, AllReduceOutOfPlaceAndInPlace) {
 }
 
 TEST_P(ShmBuffers, AllToAllOutOfPlaceAndInPlace) {
-  const auto [ranks, n, shared] = GetParam();
+  const auto [ranks, n, shared, cma] = GetParam();
   const std::size_t block = n / static_cast<std::size_t>(ranks);
   const std::size_t all = block * static_cast<std::size_t>(ranks);
-  run_ranks_on("shm", ranks, [&, ranks = ranks, shared = shared](Communicator& comm) {
+  run([&, ranks = ranks, shared = shared](Communicator& comm) {
     Numbers in(comm, all, comm.rank() < shared), out(comm, all, comm.rank() < shared);
     const auto value = [&](int from, int to, std::size_t i, int round) {
       return from * 100'000 + to * 10'000 + round + static_cast<std::int32_t>(i % 1000);
@@ -90,8 +98,8 @@ TEST_P(ShmBuffers, AllToAllOutOfPlaceAndInPlace) {
 
 // Block lengths from nothing to all of `n`; symmetric, so that it may be in place too.
 TEST_P(ShmBuffers, AllToAllOfUnequalBlocksOutOfPlaceAndInPlace) {
-  const auto [ranks, n, shared] = GetParam();
-  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+  const auto [ranks, n, shared, cma] = GetParam();
+  run([&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
     const int me = comm.rank();
     std::vector<std::size_t> counts;
     for (int r = 0; r < ranks; ++r) {
@@ -121,8 +129,8 @@ TEST_P(ShmBuffers, AllToAllOfUnequalBlocksOutOfPlaceAndInPlace) {
 }
 
 TEST_P(ShmBuffers, AllGatherOfUnequalBlocksOutOfPlaceAndInPlace) {
-  const auto [ranks, n, shared] = GetParam();
-  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+  const auto [ranks, n, shared, cma] = GetParam();
+  run([&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
     std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), 1);
     counts.front() = 0;
     counts.back() = n;
@@ -149,8 +157,8 @@ TEST_P(ShmBuffers, AllGatherOfUnequalBlocksOutOfPlaceAndInPlace) {
 }
 
 TEST_P(ShmBuffers, Broadcast) {
-  const auto [ranks, n, shared] = GetParam();
-  run_ranks_on("shm", ranks, [&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
+  const auto [ranks, n, shared, cma] = GetParam();
+  run([&, ranks = ranks, n = n, shared = shared](Communicator& comm) {
     Numbers data(comm, n, comm.rank() < shared);
     for (const int root : {0, ranks - 1}) {
       if (comm.rank() == root) std::iota(data.values.begin(), data.values.end(), root);
@@ -165,17 +173,19 @@ TEST_P(ShmBuffers, Broadcast) {
 }
 
 // 4,097 and 9,001: just above what is shown at once. 70,000: one piece. 1,000,003: many pieces, the
-// last one ragged. Shared: nobody, everybody, all but the last.
+// last one ragged. Shared: nobody, everybody, all but the last. Without CMA private blocks go
+// through slots, whatever their length.
 INSTANTIATE_TEST_SUITE_P(Sizes, ShmBuffers,
                          testing::Values(Case{2, 4097, 0}, Case{2, 9001, 2}, Case{2, 1'000'003, 0},
-                                         Case{2, 1'000'003, 2}, Case{2, 1'000'003, 1},
+                                         Case{2, 1'000'003, 0, "off"}, Case{2, 1'000'003, 2},
+                                         Case{2, 1'000'003, 1}, Case{3, 1'000'003, 1, "off"},
                                          Case{3, 70'000, 0}, Case{3, 1'000'003, 3},
                                          Case{4, 1'000'003, 3}, Case{7, 70'000, 7},
                                          Case{8, 300'000, 0}),
                          [](const auto& param) {
                            return std::to_string(param.param.ranks) + "_ranks_" +
                                   std::to_string(param.param.n) + "_shared_" +
-                                  std::to_string(param.param.shared);
+                                  std::to_string(param.param.shared) + "_cma_" + param.param.cma;
                          });
 
 TEST(ShmBuffer, AreZeroAtFirstAndUsableAfterTheirCommunicator) {

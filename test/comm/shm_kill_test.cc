@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-enum class Traffic { kSmall, kPieces, kInPlace, kExchange };
+enum class Traffic { kSmall, kPieces, kInPlace, kExchange, kDirect };
 
 Communicator join(const std::string& controller, int rank) {
   Options options;
@@ -31,9 +31,11 @@ Communicator join(const std::string& controller, int rank) {
 
 // Makes calls until one fails; returns what it says.
 Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
+  const std::vector<float> apart(traffic == Traffic::kDirect ? data.count : 0);
   const auto step = [&](int i) {
     const CallOptions options{.timeout = timeout};
     if (traffic == Traffic::kExchange) return comm.all_to_all(ConstView(data), data, options);
+    if (traffic == Traffic::kDirect) return comm.all_to_all(apart, data, options);
     if (i % 50 == 0) return comm.broadcast(data, 1, options);
     return comm.all_reduce(data, ReduceOp::kMax, options);
   };
@@ -101,13 +103,13 @@ TEST_P(ShmKill, EverySurvivorNamesTheRankThatWasKilled) {
 }
 
 std::string name_of(const testing::TestParamInfo<Traffic>& traffic) {
-  const char* const names[] = {"Small", "Pieces", "InPlace", "Exchange"};
+  const char* const names[] = {"Small", "Pieces", "InPlace", "Exchange", "Direct"};
   return names[static_cast<int>(traffic.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Traffic, ShmKill,
                          testing::Values(Traffic::kSmall, Traffic::kPieces, Traffic::kInPlace,
-                                         Traffic::kExchange),
+                                         Traffic::kExchange, Traffic::kDirect),
                          name_of);
 
 // The stopped rank is in the middle of writing to the others' buffers, and goes on with that when
