@@ -15,6 +15,7 @@
 #include "comm/transport/loss_news.h"
 #include "comm/transport/matched_transport.h"
 #include "comm/transport/rendezvous.h"
+#include "comm/transport/seal.h"
 #include "comm/transport/shm_heap.h"
 #include "comm/transport/shm_limits.h"
 #include "comm/transport/shm_segment.h"
@@ -63,6 +64,8 @@ class ShmTransport final : public MatchedTransport {
       it.rank = rank;
       it.in = own_->segment().ring_from(place(rank));
       it.out = segment->ring_from(place(rank_));
+      it.out.sign(segment->seal_of(rank_, setup.options.token));
+      it.seal = own_->segment().seal_of(rank, setup.options.token);
       it.doorbell = &segment->doorbell();
       segments[static_cast<std::size_t>(rank)] = &*segment;
       all_have_heaps &= !segment->heap().empty();
@@ -107,6 +110,10 @@ class ShmTransport final : public MatchedTransport {
     matcher_.cancel(sink, call);
   }
 
+  std::uint64_t refused() const noexcept override {
+    return refused_.load(std::memory_order_relaxed);
+  }
+
   void report_lost(int lost, const std::string& why) noexcept override {
     news_.add(lost, why);
     wake();
@@ -124,6 +131,7 @@ class ShmTransport final : public MatchedTransport {
     ShmRing in;
     ShmRing out;
     Doorbell* doorbell = nullptr;
+    std::uint64_t seal = 0;  // what it shows with its messages
     std::deque<Queued> queue;
     bool lost = false;
   };
@@ -152,6 +160,7 @@ class ShmTransport final : public MatchedTransport {
   std::optional<ShmTeam> team_;     // where every rank has a heap
 
   std::atomic<bool> woken_{false};
+  std::atomic<std::uint64_t> refused_{0};  // messages of writers without the token
   LossNews news_;
 };
 
@@ -183,7 +192,11 @@ bool ShmTransport::take_messages(Peer& sender) {
       sender.lost = true;
       return true;
     }
-    matcher_.arrived(sender.rank, message.tag, message.data);
+    if (same_seal(sender.in.seal(), sender.seal)) {
+      matcher_.arrived(sender.rank, message.tag, message.data);
+    } else {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+    }
     if (sender.in.pop()) sender.doorbell->ring();
     ++taken;
   }
@@ -268,6 +281,13 @@ void ShmTransport::wait(TimePoint until) {
   woken_.store(false, std::memory_order_seq_cst);
 }
 
+ShmSegment::Plan plan_of(const TransportSetup& setup, int rank) {
+  return {.rank = rank,
+          .size = setup.joined(),
+          .payload_bytes = payload_bytes(setup.options),
+          .token = setup.options.token};
+}
+
 // Maps the others' memory; throws what any rank could not do, on all ranks.
 std::vector<ShmSegment> map_others(const TransportSetup& setup,
                                    const std::vector<std::string>& addresses) {
@@ -275,8 +295,8 @@ std::vector<ShmSegment> map_others(const TransportSetup& setup,
   try {
     for (int rank = 0; rank < setup.size; ++rank) {
       if (rank == setup.rank || !setup.joins(rank)) continue;
-      others.push_back(ShmSegment::open(addresses[static_cast<std::size_t>(rank)], rank,
-                                        setup.joined(), payload_bytes(setup.options)));
+      others.push_back(
+          ShmSegment::open(addresses[static_cast<std::size_t>(rank)], plan_of(setup, rank)));
     }
   } catch (const Error& error) {
     setup.store.set(fmt::format("{}/shm/mapped/{}", setup.name, setup.rank), error.what());
@@ -314,8 +334,8 @@ ShmTeam::Abilities find_abilities(const TransportSetup& setup,
 }  // namespace
 
 std::unique_ptr<Transport> make_shm_transport(const TransportSetup& setup) {
-  ShmSegment inbox = ShmSegment::create(setup.rank, setup.joined(), payload_bytes(setup.options),
-                                        usable_heap_bytes(setup.joined()));
+  ShmSegment inbox =
+      ShmSegment::create(plan_of(setup, setup.rank), usable_heap_bytes(setup.joined()));
   const std::vector<std::string> addresses = exchange(setup, "shm/address", inbox.address());
   std::vector<ShmSegment> others = map_others(setup, addresses);
   const ShmTeam::Abilities abilities = find_abilities(setup, others);

@@ -39,6 +39,7 @@ class ShmRing {
 
   struct Control {
     alignas(kCacheLine) std::atomic<std::uint32_t> head;          // slots published, modulo 2^32
+    std::atomic<std::uint64_t> seal;                              // of the writer
     alignas(kCacheLine) std::atomic<std::uint32_t> tail;          // slots given back
     alignas(kCacheLine) std::atomic<std::uint32_t> writer_waits;  // 1: ring the writer on give-back
   };
@@ -66,6 +67,9 @@ class ShmRing {
 
   // --- the writer --------------------------------------------------------------------------------
 
+  // Before the first message: shows that the writer is who it shall be.
+  void sign(std::uint64_t seal) noexcept { control_->seal.store(seal, std::memory_order_relaxed); }
+
   // Copies a message into the next slot; false if there is none free. Ring the reader afterwards.
   bool write(const Tag& tag, ConstBytes data) noexcept {
     const std::uint32_t head = control_->head.load(std::memory_order_relaxed);
@@ -91,6 +95,8 @@ class ShmRing {
     return control_->head.load(std::memory_order_seq_cst) !=
            control_->tail.load(std::memory_order_relaxed);
   }
+  // Of whoever wrote the messages that there are.
+  std::uint64_t seal() const noexcept { return control_->seal.load(std::memory_order_relaxed); }
   // The oldest message; only if has_message(). Its size may be wrong if the writer is: check it.
   Message front() const noexcept {
     const std::byte* const slot = at(control_->tail.load(std::memory_order_relaxed));

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "comm/transport/seal.h"
+
 namespace motley {
 namespace {
 
@@ -70,7 +72,8 @@ struct Address {
 }
 
 // Throws unless processes can share memory and agree on what it holds.
-void check_reachable(const Address& peer, int rank, int size, std::size_t payload_bytes) {
+void check_reachable(const Address& peer, const ShmSegment::Plan& plan) {
+  const int rank = plan.rank;
   if (peer.boot != boot_id()) {
     throw_unreachable(rank, fmt::format("it runs on {} and we on {}", peer.host, host_name()),
                       "Use transport \"ucx\" between hosts.");
@@ -80,11 +83,11 @@ void check_reachable(const Address& peer, int rank, int size, std::size_t payloa
                       fmt::format("it is in {} and we in {}", peer.pid_space, pid_namespace()),
                       "Let the containers share a pid namespace, or use transport \"ucx\".");
   }
-  if (peer.payload_bytes != payload_bytes || peer.size != size) {
+  if (peer.payload_bytes != plan.payload_bytes || peer.size != plan.size) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("shm: rank {} is one of {} ranks with messages of {} bytes, we are one "
                             "of {} with {}. All ranks must have the same size and segment_bytes.",
-                            rank, peer.size, peer.payload_bytes, size, payload_bytes),
+                            rank, peer.size, peer.payload_bytes, plan.size, plan.payload_bytes),
                 {rank});
   }
 }
@@ -130,10 +133,9 @@ void ShmSegment::close_descriptor() noexcept {
   if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
 
-ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes,
-                              std::size_t heap_bytes) {
+ShmSegment ShmSegment::create(const Plan& plan, std::size_t heap_bytes) {
   static_assert(sizeof(Head) <= 4 * kCacheLine);
-  const Sizes sizes{size, payload_bytes, heap_bytes};
+  const Sizes sizes{plan.size, plan.payload_bytes, heap_bytes};
   const std::size_t bytes = sizes.all();
   const int descriptor = memfd_create("motley-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) throw_errno("create shared memory");
@@ -149,9 +151,8 @@ ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes,
   if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) throw_errno("draw a random number");
   segment.head_->nonce = nonce;
   segment.head_->nonce_address = reinterpret_cast<std::uintptr_t>(&segment.head_->nonce);
-  segment.head_->payload_bytes = payload_bytes;
-  segment.head_->rank = static_cast<std::uint32_t>(rank);
-  segment.head_->size = static_cast<std::uint32_t>(size);
+  segment.head_->seal = segment.seal_of(plan.rank, plan.token);
+  segment.head_->rank = static_cast<std::uint32_t>(plan.rank);
   segment.head_->magic = kMagic;
   segment.owner_ = getpid();
   segment.address_ = Address{.host = host_name(),
@@ -160,21 +161,21 @@ ShmSegment ShmSegment::create(int rank, int size, std::size_t payload_bytes,
                              .pid = getpid(),
                              .descriptor = descriptor,
                              .nonce = nonce,
-                             .size = size,
-                             .payload_bytes = payload_bytes,
+                             .size = plan.size,
+                             .payload_bytes = plan.payload_bytes,
                              .heap_bytes = heap_bytes}
                          .to_text();
   return segment;
 }
 
-ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
-                            std::size_t payload_bytes) {
+ShmSegment ShmSegment::open(const std::string& address, const Plan& plan) {
+  const int rank = plan.rank;
   Address peer;
   if (!Address::parse(address, peer)) {
     throw_unreachable(rank, fmt::format("\"{}\" is no address", address),
                       "All ranks must run the same version of Motley.");
   }
-  check_reachable(peer, rank, size, payload_bytes);
+  check_reachable(peer, plan);
   const std::string path = fmt::format("/proc/{}/fd/{}", peer.pid, peer.descriptor);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) {
@@ -182,7 +183,7 @@ ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
         rank, fmt::format("open {}: {} ({})", path, std::generic_category().message(errno), errno),
         "Check that it still runs and belongs to the same user.");
   }
-  const Sizes sizes{size, payload_bytes, peer.heap_bytes};
+  const Sizes sizes{plan.size, plan.payload_bytes, peer.heap_bytes};
   if (lseek(descriptor, 0, SEEK_END) != static_cast<off_t>(sizes.all())) {
     close(descriptor);
     throw_unreachable(rank, path + " is another file", "Check that it still runs.");
@@ -190,11 +191,20 @@ ShmSegment ShmSegment::open(const std::string& address, int rank, int size,
   ShmSegment segment(descriptor, sizes);
   segment.close_descriptor();
   segment.owner_ = peer.pid;
-  if (segment.head_->magic != kMagic || segment.head_->rank != static_cast<std::uint32_t>(rank) ||
-      segment.head_->nonce != peer.nonce) {
+  const Head& head = *segment.head_;
+  if (head.magic != kMagic || head.rank != static_cast<std::uint32_t>(rank) ||
+      head.nonce != peer.nonce) {
     throw_unreachable(rank, path + " is another file", "Check that it still runs.");
   }
+  if (!same_seal(head.seal, segment.seal_of(rank, plan.token))) {
+    throw_unreachable(rank, path + " belongs to another job, whose token differs",
+                      "Give all ranks of a job the same token.");
+  }
   return segment;
+}
+
+std::uint64_t ShmSegment::seal_of(int rank, std::string_view token) const noexcept {
+  return Sealer(token).seal(head_->nonce, rank);
 }
 
 ShmRing ShmSegment::ring_from(int rank) const noexcept {

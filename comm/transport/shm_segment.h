@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "comm/transport/shm_board.h"
 #include "comm/transport/shm_peer_memory.h"
@@ -17,13 +18,19 @@ namespace motley {
 
 class ShmSegment {
  public:
-  // Makes the memory of `rank`, for messages of at most `payload_bytes`.
-  static ShmSegment create(int rank, int size, std::size_t payload_bytes,
-                           std::size_t heap_bytes = 0);
-  // Maps the memory of `rank` that its owner described by `address`; the same size and payload.
-  // Throws kUnavailable if it lies on another host or in another pid namespace, kMismatch if its
-  // owner has other sizes.
-  static ShmSegment open(const std::string& address, int rank, int size, std::size_t payload_bytes);
+  struct Plan {                     // what owner and peers agree on
+    int rank = 0;                   // the owner
+    int size = 1;                   // of the group
+    std::size_t payload_bytes = 0;  // of a message, at most
+    std::string_view token = {};    // of the job
+  };
+
+  // Makes the memory of `plan.rank`.
+  static ShmSegment create(const Plan& plan, std::size_t heap_bytes = 0);
+  // Maps the memory that its owner described by `address`. Throws kUnavailable if it lies on
+  // another host, in another pid namespace or in another job, by its token; kMismatch if its owner
+  // has other sizes.
+  static ShmSegment open(const std::string& address, const Plan& plan);
 
   ShmSegment(ShmSegment&& other) noexcept;
   ShmSegment& operator=(ShmSegment&&) = delete;
@@ -37,6 +44,8 @@ class ShmSegment {
   Doorbell& doorbell() const noexcept { return head_->doorbell; }
   // Messages from `rank` to the owner.
   ShmRing ring_from(int rank) const noexcept;
+  // What a peer writes at its ring before its first message: nobody without the token can.
+  std::uint64_t seal_of(int rank, std::string_view token) const noexcept;
   ShmBoard& board() const noexcept;
   Bytes heap() const noexcept;
   // What its owner does not share.
@@ -48,10 +57,9 @@ class ShmSegment {
   struct Head {
     std::uint64_t magic;          // set last
     std::uint64_t nonce;          // tells this segment from one that reuses the descriptor
+    std::uint64_t seal;           // of the owner, for this nonce
     std::uint64_t nonce_address;  // in the address space of the owner
-    std::uint64_t payload_bytes;
     std::uint32_t rank;
-    std::uint32_t size;
     Doorbell doorbell;
   };
 

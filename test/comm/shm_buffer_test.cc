@@ -212,7 +212,7 @@ TEST(ShmBuffer, WithoutSharedMemoryAreOrdinaryMemory) {
 }
 
 TEST(ShmHeap, GivesBlocksOutAgainAndRefusesMoreThanThereIs) {
-  ShmHeap heap(ShmSegment::create(0, 1, 64, 8 << 20));
+  ShmHeap heap(ShmSegment::create({.payload_bytes = 64}, 8 << 20));
   std::byte* const a = heap.take(5000);
   std::byte* const b = heap.take(1);
   EXPECT_EQ(b - a, 8192);
@@ -235,8 +235,8 @@ TEST(ShmHeap, GivesBlocksOutAgainAndRefusesMoreThanThereIs) {
 
 // The peer that still writes has the old memory, the owner a copy at the same address.
 TEST(ShmHeap, DetachesABlockFromThoseWhoMapIt) {
-  ShmHeap heap(ShmSegment::create(0, 1, 64, 8 << 20));
-  const ShmSegment peer = ShmSegment::open(heap.segment().address(), 0, 1, 64);
+  ShmHeap heap(ShmSegment::create({.payload_bytes = 64}, 8 << 20));
+  const ShmSegment peer = ShmSegment::open(heap.segment().address(), {.payload_bytes = 64});
   std::byte* const block = heap.take(10'000);
   std::byte* const next = heap.take(100);
   block[9'999] = std::byte{1};

@@ -65,16 +65,19 @@ TEST(ShmRing, HandsOverBetweenThreads) {
 }
 
 TEST(ShmSegment, IsReachedByItsAddressAndRefusesOthers) {
-  ShmSegment mine = ShmSegment::create(1, 3, 256);
-  const ShmSegment theirs = ShmSegment::open(mine.address(), 1, 3, 256);
+  const ShmSegment::Plan plan{.rank = 1, .size = 3, .payload_bytes = 256, .token = "secret"};
+  ShmSegment mine = ShmSegment::create(plan);
+  const ShmSegment theirs = ShmSegment::open(mine.address(), plan);
   ASSERT_TRUE(theirs.ring_from(2).write(tag_of(4), pattern(256, 4)));
   ASSERT_TRUE(mine.ring_from(2).has_message());
   EXPECT_TRUE(std::ranges::equal(mine.ring_from(2).front().data, pattern(256, 4)));
   EXPECT_FALSE(mine.ring_from(0).has_message());
 
-  const auto error = [](const std::string& address, int size, std::size_t payload) {
+  const auto error = [](const std::string& address, int size, std::size_t payload,
+                        std::string_view token = "secret") {
     try {
-      ShmSegment::open(address, 1, size, payload);
+      ShmSegment::open(address,
+                       {.rank = 1, .size = size, .payload_bytes = payload, .token = token});
     } catch (const Error& e) {
       return std::pair(e.code(), std::string(e.what()));
     }
@@ -82,6 +85,8 @@ TEST(ShmSegment, IsReachedByItsAddressAndRefusesOthers) {
   };
   EXPECT_EQ(error(mine.address(), 3, 512).first, ErrorCode::kMismatch);
   EXPECT_THAT(error(mine.address(), 4, 256).second, HasSubstr("one of 3 ranks"));
+  EXPECT_EQ(error(mine.address(), 3, 256, "another").first, ErrorCode::kUnavailable);
+  EXPECT_THAT(error(mine.address(), 3, 256, "").second, HasSubstr("token differs"));
   EXPECT_EQ(error("nonsense", 3, 256).first, ErrorCode::kUnavailable);
   std::string elsewhere = mine.address();  // host, boot id, …
   elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '0' ? '1' : '0';
@@ -127,6 +132,45 @@ TEST(Shm, TellsAllRanksWhenOneCannotShare) {
   join(0, small);
   other.join();
   EXPECT_LT(Clock::real().now() - start, kPatience / 2);
+}
+
+// Rank 1 is a stranger that knows where rank 0's memory is, but not the token.
+TEST(Shm, RefusesAndCountsMessagesOfWhoDoesNotHoldTheToken) {
+  MemoryStore store;
+  Options options;
+  options.token = "secret";
+  const ShmSegment::Plan other{
+      .rank = 1, .size = 2, .payload_bytes = options.segment_bytes, .token = "secret"};
+  const ShmSegment theirs = ShmSegment::create(other);
+  store.set("test/shm/address/1", theirs.address());
+  store.set("test/shm/mapped/1", "");
+  const TimePoint deadline = Clock::real().now() + kPatience;
+  std::unique_ptr<Transport> transport;
+  std::thread rank_0(
+      [&] { transport = make_shm_transport(setup_of(0, 2, store, options, kPatience)); });
+  ShmSegment::Plan plan = other;
+  plan.rank = 0;
+  const ShmSegment inbox = ShmSegment::open(store.get("test/shm/address/0", deadline), plan);
+  store.set("test/shm/machine/1", "-1");  // the last that rank 0 waits for
+  rank_0.join();
+
+  NotingSink in;
+  transport->post_recv(1, tag_of(1), in, 0);
+  ShmRing ring = inbox.ring_from(1);
+  const auto send = [&](std::uint64_t seal, std::uint32_t what) {
+    ring.sign(seal);
+    ASSERT_TRUE(ring.write(tag_of(1), pattern(100, what)));
+    transport->poll();
+  };
+  send(0, 1);
+  send(inbox.seal_of(1, "another"), 2);
+  send(inbox.seal_of(0, "secret"), 3);  // somebody else's
+  EXPECT_EQ(transport->refused(), 3u);
+  EXPECT_TRUE(in.receives.empty());
+  send(inbox.seal_of(1, "secret"), 4);
+  EXPECT_EQ(transport->refused(), 3u);
+  ASSERT_EQ(in.receives.size(), 1u);
+  EXPECT_EQ(in.receives[0].data, pattern(100, 4));
 }
 
 TEST(ShmProcesses, ExchangeMessagesOfEverySize) {
