@@ -184,7 +184,9 @@ ShmSegment ShmSegment::open(const std::string& address, const Plan& plan) {
         "Check that it still runs and belongs to the same user.");
   }
   const Sizes sizes{plan.size, plan.payload_bytes, peer.heap_bytes};
-  if (lseek(descriptor, 0, SEEK_END) != static_cast<off_t>(sizes.all())) {
+  const off_t bytes = lseek(descriptor, 0, SEEK_END);
+  if (bytes != static_cast<off_t>(sizes.all()) ||
+      static_cast<std::size_t>(bytes) < peer.heap_bytes) {
     close(descriptor);
     throw_unreachable(rank, path + " is another file", "Check that it still runs.");
   }
