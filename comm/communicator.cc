@@ -47,7 +47,13 @@ struct Communicator::Impl {
         engine(std::move(transport), clock_),
         chooser(Topology::uniform(world.size(), engine.transport().link())),
         control(std::move(control_)) {
-    if (control == nullptr) return;
+    if (control != nullptr) listen_to_control();
+    // Simulated time passes only while all ranks wait, so there nobody else can make progress.
+    if (options.progress_thread && &clock == &Clock::real()) engine.start_progress_thread();
+  }
+  ~Impl() { engine.stop_progress_thread(); }  // which may ask the controller
+
+  void listen_to_control() {
     locator.emplace(*control, std::min(options.lease / 2, 4 * options.heartbeat));
     engine.explain_by(&*locator);
     control->on_progress([this] {

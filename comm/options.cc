@@ -56,6 +56,12 @@ class Reader {
     value = found;
   }
 
+  void onoff(const char* variable, bool& value) const {
+    std::string text = value ? "on" : "off";
+    choice(variable, text, {"on", "off"});
+    value = text == "on";
+  }
+
   template <class T>
   void integer(const char* variable, T& value, std::int64_t low, std::int64_t high) const {
     const char* found = lookup(variable);
@@ -157,6 +163,7 @@ Options Options::from_environment(const Environment& environment) {
   read.duration("MOTLEY_JOIN_TIMEOUT", options.join_timeout);
   read.duration("MOTLEY_HEARTBEAT", options.heartbeat);
   read.duration("MOTLEY_LEASE", options.lease);
+  read.onoff("MOTLEY_PROGRESS_THREAD", options.progress_thread);
   read.integer("MOTLEY_SEGMENT_BYTES", options.segment_bytes, 64, std::int64_t{1} << 30);
   read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
   (void)PortRange::parse(options.ports);
@@ -171,7 +178,7 @@ void Options::tell(LogLevel level, const std::string& text) const {
 std::string Options::to_text() const {
   std::string text;
   const auto line = [&text](const char* name, const std::string& value, const char* variable) {
-    text += fmt::format("{:<14} {:<24} {}\n", name, value, variable);
+    text += fmt::format("{:<15} {:<24} {}\n", name, value, variable);
   };
   const auto time = [](Duration duration) { return fmt::format("{} s", to_seconds(duration)); };
   line("rank", std::to_string(rank), "MOTLEY_RANK");
@@ -190,6 +197,7 @@ std::string Options::to_text() const {
   line("join_timeout", time(join_timeout), "MOTLEY_JOIN_TIMEOUT");
   line("heartbeat", time(heartbeat), "MOTLEY_HEARTBEAT");
   line("lease", time(lease), "MOTLEY_LEASE");
+  line("progress_thread", progress_thread ? "on" : "off", "MOTLEY_PROGRESS_THREAD");
   line("segment_bytes", std::to_string(segment_bytes), "MOTLEY_SEGMENT_BYTES");
   line("log_level", std::to_string(log_level), "MOTLEY_LOG_LEVEL");
   return text;

@@ -51,6 +51,8 @@ struct Options {
   Duration heartbeat = seconds(0.2);  // MOTLEY_HEARTBEAT      seconds between signs of life
   Duration lease =
       seconds(1.5);  // MOTLEY_LEASE          seconds of silence after which a rank is dead
+  // MOTLEY_PROGRESS_THREAD  "on", "off": whether a thread moves on the calls that nobody waits for
+  bool progress_thread = true;
   std::size_t segment_bytes = 128 << 10;  // MOTLEY_SEGMENT_BYTES  largest message of a collective
   int log_level = 1;  // MOTLEY_LOG_LEVEL      0 debug, 1 info, 2 warning, 3 error: the least told
   LogSink log;        // who is told; nobody, if empty

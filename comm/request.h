@@ -20,7 +20,8 @@ class Request {
   // Returns when the call is complete. Throws what went wrong: kTimeout, kPeerLost, kMismatch,
   // kAborted. Any thread; one at a time.
   void wait();
-  // True once complete; makes progress, never blocks. Throws as wait() does.
+  // True once complete; makes progress unless another thread is at it, never blocks. Throws as
+  // wait() does.
   bool test();
   // Gives the call up. Idempotent.
   void cancel() noexcept;

@@ -28,6 +28,7 @@ class Engine::Token {
     owns_ = engine.starters_ == 0 && !done && take();
     if (owns_ || done) return;
     ++engine.waiters_;
+    if (engine.serving_) engine.transport_->wake();
     std::unique_lock lock(engine.mutex_);
     engine.changed_.wait(lock, [&] {
       if (done) return true;
@@ -59,6 +60,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, Clock& clock)
     : transport_(std::move(transport)), clock_(clock), watch_(*transport_) {}
 
 Engine::~Engine() {
+  stop_progress_thread();
   const Token token(*this);
   for (Request::State* state : std::exchange(calls_, {})) {
     state->work().fail_aborted("its communicator was destroyed");
@@ -102,6 +104,9 @@ Request Engine::start(Call call) {
   if (work.finished()) {
     std::erase(calls_, state.get());
     close(*state);
+  } else {
+    started_ = true;
+    if (thread_) thread_->notice();
   }
   return Request(std::move(state));
 }
@@ -127,6 +132,7 @@ void Engine::set_time(Call& call) const noexcept {
 }
 
 void Engine::poll() {
+  tested_.store(true, std::memory_order_relaxed);
   const Token token(*this, std::try_to_lock);
   if (token.owned()) progress();
 }
@@ -238,6 +244,48 @@ void Engine::wait(Request::State& state) {
       progress();
       if (!state.done_ && starters_ == 0) transport_->wait(next_deadline());
     }
+  }
+}
+
+void Engine::start_progress_thread() {
+  thread_ = std::make_unique<ProgressThread>([this] { return move_on_what_is_alone(); });
+}
+
+void Engine::stop_progress_thread() noexcept {
+  if (!thread_) return;
+  ending_ = true;
+  transport_->wake();
+  thread_.reset();
+}
+
+ProgressThread::Found Engine::move_on_what_is_alone() {
+  using Found = ProgressThread::Found;
+  const bool tested = tested_.exchange(false);
+  const Token token(*this, std::try_to_lock);
+  if (!token.owned() || starters_ + waiters_ != 0) return Found::kInCare;
+  const bool started = std::exchange(started_, false);
+  if (calls_.empty()) return started ? Found::kInCare : Found::kNothing;
+  const TimePoint youngest = calls_.back()->work().call().started;
+  if (tested || clock_.now() - youngest < ProgressThread::kAlone) return Found::kInCare;
+  serving_ = true;
+  try {
+    while (!calls_.empty() && !somebody_comes()) {
+      progress();
+      if (!calls_.empty() && !somebody_comes()) transport_->sleep(next_deadline());
+    }
+  } catch (const Error& error) {  // whoever waits next is told through the calls
+    fail_all(error);
+  } catch (const std::exception& error) {
+    fail_all(Error(ErrorCode::kAborted, error.what()));
+  }
+  serving_ = false;
+  return Found::kServed;
+}
+
+void Engine::fail_all(const Error& error) {
+  for (Request::State* state : std::exchange(calls_, {})) {
+    state->work().fail(error);
+    close(*state);
   }
 }
 

@@ -1,7 +1,9 @@
 // comm/executor/engine.h: drives all calls of one rank over one transport.
 //
 // Progress is made by whoever waits: a token lets one thread at a time use the transport. A thread
-// that finds the token taken sleeps until its own call is done or the token is free.
+// that finds the token taken sleeps until its own call is done or the token is free. Calls that
+// nobody waits for are moved on by a thread of the engine's own (progress_thread.h), which gives
+// the token back as soon as anybody else wants it.
 //
 // A call runs as a schedule of messages or, where the transport offers that, as a whole
 // (transport/team.h). A small one of the latter kind is complete when start() returns if the others
@@ -21,6 +23,7 @@
 #include "comm/clock.h"
 #include "comm/executor/arena.h"
 #include "comm/executor/execution.h"
+#include "comm/executor/progress_thread.h"
 #include "comm/executor/team_execution.h"
 #include "comm/executor/watch.h"
 #include "comm/request.h"
@@ -53,6 +56,10 @@ class Engine {
   Recorder& recorder() noexcept { return watch_.recorder(); }
   // See Watch. Before the first call.
   void explain_by(Explainer* explainer) noexcept { watch_.explain_by(explainer); }
+  // Calls make progress from now on even while nobody waits for them. Before the first call, and
+  // only where time is real.
+  void start_progress_thread();
+  void stop_progress_thread() noexcept;
 
  private:
   friend class Request::State;
@@ -67,6 +74,9 @@ class Engine {
   void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
+  ProgressThread::Found move_on_what_is_alone();
+  bool somebody_comes() const noexcept { return starters_ + waiters_ != 0 || tested_ || ending_; }
+  void fail_all(const Error& error);
   void cancel(Request::State& state) noexcept;
   TimePoint next_deadline() noexcept;
   void set_time(Call& call) const noexcept;
@@ -83,6 +93,7 @@ class Engine {
     TimePoint known{};  // since when
   };
   std::map<int, Loss> lost_;  // with the token
+  bool started_ = false;  // a call, since the progress thread last looked; with the token
 
   // The token is taken by whoever changes `token_taken_` to true. Who must sleep first counts
   // itself among starters_ or waiters_ and then looks once more; who makes news looks at the counts
@@ -94,6 +105,11 @@ class Engine {
   std::mutex mutex_;  // of changed_ and news_
   std::condition_variable changed_;
   std::vector<std::pair<int, std::string>> news_;  // deaths reported, not yet acted on
+
+  std::atomic<bool> tested_{false};   // by somebody, since the progress thread last looked
+  std::atomic<bool> serving_{false};  // the progress thread has the token, and gives it back
+  std::atomic<bool> ending_{false};   // it is to end
+  std::unique_ptr<ProgressThread> thread_;
 };
 
 // The part of a call that both its request and the engine know.

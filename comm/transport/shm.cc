@@ -98,6 +98,7 @@ class ShmTransport final : public MatchedTransport {
   }
 
   void wait(TimePoint until) override;
+  void sleep(TimePoint until) override;
   void wake() noexcept override {
     woken_.store(true, std::memory_order_seq_cst);
     own_->segment().doorbell().ring();
@@ -268,16 +269,19 @@ bool ShmTransport::look_for_a_while() noexcept {
 }
 
 void ShmTransport::wait(TimePoint until) {
-  if (!look_for_a_while()) {
-    Doorbell& bell = own_->segment().doorbell();
-    const Duration longest = team_ && team_->starved() ? kStarvedSleep : kLongestSleep;
-    const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
-    bell.waiting.store(1, std::memory_order_seq_cst);
-    if (!something_to_do()) {
-      futex_wait(bell.rings, rings, std::min(until, Clock::real().now() + longest));
-    }
-    bell.waiting.store(0, std::memory_order_seq_cst);
+  if (!look_for_a_while()) return sleep(until);
+  woken_.store(false, std::memory_order_seq_cst);
+}
+
+void ShmTransport::sleep(TimePoint until) {
+  Doorbell& bell = own_->segment().doorbell();
+  const Duration longest = team_ && team_->starved() ? kStarvedSleep : kLongestSleep;
+  const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
+  bell.waiting.store(1, std::memory_order_seq_cst);
+  if (!something_to_do()) {
+    futex_wait(bell.rings, rings, std::min(until, Clock::real().now() + longest));
   }
+  bell.waiting.store(0, std::memory_order_seq_cst);
   woken_.store(false, std::memory_order_seq_cst);
 }
 
