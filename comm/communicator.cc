@@ -54,12 +54,9 @@ struct Communicator::Impl {
   ~Impl() { engine.stop_progress_thread(); }  // which may ask the controller
 
   void listen_to_control() {
-    locator.emplace(*control, std::min(options.lease / 2, 4 * options.heartbeat));
+    locator.emplace(*control, options);
     engine.explain_by(&*locator);
-    control->on_progress([this] {
-      engine.recorder().tick(clock.now());
-      return encode(Progress::of(engine.recorder()), clock.now());
-    });
+    control->tell_of(&engine.recorder());
     control->on_lost([this](int rank, const std::string& why) { engine.report_lost(rank, why); });
   }
 
@@ -238,7 +235,8 @@ std::string Communicator::status(Duration patience) const {
   } catch (const Error&) {
     // Said in the text: a status is wanted most when something is wrong.
   }
-  return status_text(who, recorder(), report ? &*report : nullptr, clock().now());
+  return status_text(who, recorder(), report ? &*report : nullptr, clock().now()) +
+         (impl_->locator ? impl_->locator->dump("status", who + " was asked for its status") : "");
 }
 
 Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {

@@ -163,6 +163,7 @@ Options Options::from_environment(const Environment& environment) {
   read.duration("MOTLEY_JOIN_TIMEOUT", options.join_timeout);
   read.duration("MOTLEY_HEARTBEAT", options.heartbeat);
   read.duration("MOTLEY_LEASE", options.lease);
+  read.text("MOTLEY_DUMP", options.dump);
   read.onoff("MOTLEY_PROGRESS_THREAD", options.progress_thread);
   read.integer("MOTLEY_SEGMENT_BYTES", options.segment_bytes, 64, std::int64_t{1} << 30);
   read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
@@ -197,6 +198,7 @@ std::string Options::to_text() const {
   line("join_timeout", time(join_timeout), "MOTLEY_JOIN_TIMEOUT");
   line("heartbeat", time(heartbeat), "MOTLEY_HEARTBEAT");
   line("lease", time(lease), "MOTLEY_LEASE");
+  line("dump", dump.empty() ? "none" : dump, "MOTLEY_DUMP");
   line("progress_thread", progress_thread ? "on" : "off", "MOTLEY_PROGRESS_THREAD");
   line("segment_bytes", std::to_string(segment_bytes), "MOTLEY_SEGMENT_BYTES");
   line("log_level", std::to_string(log_level), "MOTLEY_LOG_LEVEL");

@@ -51,6 +51,9 @@ struct Options {
   Duration heartbeat = seconds(0.2);  // MOTLEY_HEARTBEAT      seconds between signs of life
   Duration lease =
       seconds(1.5);  // MOTLEY_LEASE          seconds of silence after which a rank is dead
+  // MOTLEY_DUMP           folder for the last calls of all ranks, as JSON lines, when a call times
+  //                       out or SIGUSR1 asks for a status; empty: they are not written
+  std::string dump;
   // MOTLEY_PROGRESS_THREAD  "on", "off": whether a thread moves on the calls that nobody waits for
   bool progress_thread = true;
   std::size_t segment_bytes = 128 << 10;  // MOTLEY_SEGMENT_BYTES  largest message of a collective

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/bootstrap/controller_host.h"
+#include "comm/control/dump_maker.h"
 #include "comm/control/peer_probe.h"
 #include "comm/control/zmq_channel.h"
 #include "comm/error.h"
@@ -23,7 +24,7 @@ constexpr Duration kShortCall = seconds(30);  // set() and add() are answered at
 }  // namespace
 
 struct ControlClient::State {
-  State(const ClientConfig& config, TimePoint now) : core(config, now) {}
+  State(const ClientConfig& config, TimePoint now) : core(config, now), dumps(core, config) {}
 
   void ask_peers(TimePoint now) {
     if (!probe || !core.admitted()) return;
@@ -43,13 +44,14 @@ struct ControlClient::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   ClientCore core;                       // guarded by mutex
+  DumpMaker dumps;                       // guarded by mutex
   std::unique_ptr<PeerProbe> probe;      // guarded by mutex
   std::vector<ClientCore::Loss> losses;  // guarded by mutex: all so far
   std::mutex delivery;                   // one thread tells of losses at a time, in order
   std::size_t delivered = 0;             // guarded by delivery
   std::function<void(int, const std::string&)> on_lost;  // guarded by delivery
-  std::mutex telling;                                    // held while `progress` runs
-  std::function<std::string()> progress;                 // guarded by telling
+  std::mutex telling;
+  Recorder* recorder = nullptr;  // guarded by telling
 };
 
 ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const ClientConfig& config,
@@ -77,6 +79,11 @@ ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const Clie
 
 ControlClient::~ControlClient() {
   on_lost({});
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait_until(lock, clock_.now() + 2 * CallDump::kPatience,
+                               [this] { return !state_->dumps.busy(); });
+  }
   try {
     call({.type = MessageType::kBye}, clock_.now() + kByeTime, "leaving the job");
   } catch (const std::exception&) {
@@ -124,9 +131,25 @@ void ControlClient::on_lost(std::function<void(int, const std::string&)> lost) {
   deliver_losses();
 }
 
-void ControlClient::on_progress(std::function<std::string()> progress) {
+void ControlClient::tell_of(Recorder* recorder) {
   const std::scoped_lock telling(state_->telling);
-  state_->progress = std::move(progress);
+  state_->recorder = recorder;
+}
+
+std::vector<CallRecord> ControlClient::own_calls() const {
+  const std::scoped_lock telling(state_->telling);
+  return state_->recorder == nullptr ? std::vector<CallRecord>{} : state_->recorder->last();
+}
+
+std::string ControlClient::dump(const std::string& folder, const std::string& name,
+                                const std::string& why, LogSink log) {
+  const std::vector<CallRecord> own = own_calls();
+  const std::scoped_lock lock(state_->mutex);
+  const std::string path = state_->dumps.begin(
+      {.folder = folder, .name = name, .why = why, .rank = config_.rank, .size = config_.size}, own,
+      clock_.now(), std::move(log));
+  flush();
+  return path;
 }
 
 void ControlClient::ask_report(const GroupTag& group, std::uint32_t number,
@@ -164,42 +187,6 @@ std::vector<int> ControlClient::lost_ranks() const {
   for (const ClientCore::Loss& loss : state_->losses) ranks.push_back(loss.rank);
   std::sort(ranks.begin(), ranks.end());
   return ranks;
-}
-
-GroupOutcome ControlClient::ready(std::int64_t step, int group_size, TimePoint deadline) {
-  return group_call({.type = MessageType::kReady, .count = group_size, .number = step}, deadline,
-                    fmt::format("waiting for a group at step {}", step));
-}
-
-GroupOutcome ControlClient::done(const GroupTag& tag, TimePoint deadline) {
-  return group_call({.type = MessageType::kDone, .tag = tag}, deadline,
-                    fmt::format("waiting for group {} to end", tag.id & ~GroupTag::kControllerBit));
-}
-
-GroupOutcome ControlClient::fail(const GroupTag& tag, int suspect, TimePoint deadline) {
-  return group_call(
-      {.type = MessageType::kFail, .rank = suspect, .tag = tag}, deadline,
-      fmt::format("waiting for the next attempt of group {}", tag.id & ~GroupTag::kControllerBit));
-}
-
-void ControlClient::withdraw(TimePoint deadline) {
-  call({.type = MessageType::kWithdraw}, deadline, "withdrawing from its group");
-}
-
-void ControlClient::leave(TimePoint deadline) {
-  call({.type = MessageType::kLeave}, deadline, "leaving the training");
-}
-
-GroupOutcome ControlClient::group_call(Message request, TimePoint deadline,
-                                       const std::string& doing) {
-  Message reply = call(std::move(request), deadline, doing);
-  GroupOutcome outcome{.kind = GroupOutcome::kSolo, .tag = reply.tag, .members = {}};
-  if (reply.type == MessageType::kCommit) outcome.kind = GroupOutcome::kCommit;
-  if (reply.type == MessageType::kGroup) {
-    outcome.kind = GroupOutcome::kGroup;
-    outcome.members.assign(reply.ranks.begin(), reply.ranks.end());
-  }
-  return outcome;
 }
 
 void ControlClient::check_usable(TimePoint now, const std::string& doing) const {
@@ -273,13 +260,25 @@ void ControlClient::flush() {
 }
 
 void ControlClient::on_message(const Message& message) {
+  std::vector<Message> told;
   {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_message(message, clock_.now());
+    told = state_->core.take_told();
     flush();
   }
+  for (const Message& each : told) take_told(each);
   state_->changed.notify_all();
   if (message.type == MessageType::kLost) deliver_losses();
+}
+
+void ControlClient::take_told(const Message& message) {
+  const bool asked = message.type == MessageType::kTell;
+  const std::vector<CallRecord> own = asked ? own_calls() : std::vector<CallRecord>{};
+  const std::scoped_lock lock(state_->mutex);
+  if (asked) state_->dumps.answer(message, own, clock_.now());
+  if (!asked) state_->dumps.take(message, clock_.now());
+  flush();
 }
 
 TimePoint ControlClient::on_time() {
@@ -289,9 +288,11 @@ TimePoint ControlClient::on_time() {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_time(clock_.now());
     state_->ask_peers(clock_.now());
+    state_->dumps.on_time(clock_.now());
     flush();
-    next = state_->core.next_timer();
+    next = std::min(state_->core.next_timer(), state_->dumps.next_timer());
   }
+  state_->changed.notify_all();
   deliver_losses();
   return next;
 }
@@ -303,10 +304,11 @@ void ControlClient::tell_progress() {
     if (clock_.now() < state_->core.next_timer()) return;
   }
   const std::scoped_lock telling(state_->telling);
-  if (!state_->progress) return;
-  std::string progress = state_->progress();
+  if (state_->recorder == nullptr) return;
+  const TimePoint now = clock_.now();
+  state_->recorder->tick(now);
   const std::scoped_lock lock(state_->mutex);
-  state_->core.set_progress(std::move(progress));
+  state_->core.set_progress(encode(Progress::of(*state_->recorder), now));
 }
 
 void ControlClient::watch_peers(std::unique_ptr<PeerProbe> probe) {

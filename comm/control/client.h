@@ -20,7 +20,9 @@
 #include "comm/control/client_core.h"
 #include "comm/control/progress.h"
 #include "comm/group.h"
+#include "comm/log.h"
 #include "comm/options.h"
+#include "comm/recorder.h"
 #include "comm/store.h"
 
 namespace motley {
@@ -85,15 +87,21 @@ class ControlClient final : public Store, private ChannelEvents {
   // Ranks known to be dead, ascending.
   std::vector<int> lost_ranks() const;
 
-  // `progress` gives what the signs of life are to say of this rank's calls; it is called on the
-  // control thread, from now on. An empty function ends it; when that returns, none is under way.
-  void on_progress(std::function<std::string()> progress);
+  // The calls in `recorder` are what is told of this rank from now on: by its signs of life, and to
+  // those who dump the calls of all ranks. Null ends it; when that returns, it is not looked at.
+  void tell_of(Recorder* recorder);
   // Asks where the members of call `number` of `group` are (`members` empty: all ranks). Does not
   // wait: last_report() gives the latest answer, once there is one.
   void ask_report(const GroupTag& group, std::uint32_t number, const std::vector<int>& members);
   std::optional<Report> last_report() const;
   // The same, waited for.
   Report report(const GroupTag& group, std::uint32_t number, TimePoint deadline);
+  // Has the last calls of all ranks written into `folder`, as CallDump says, within its patience,
+  // unless another rank makes a dump of that name already. Does not wait, but the destructor does.
+  // `log` is told how it went, on the control thread. Returns where the file will be; throws kIo if
+  // it cannot be written.
+  std::string dump(const std::string& folder, const std::string& name, const std::string& why,
+                   LogSink log);
 
   // This rank has made `step` and is ready to average with group_size - 1 others. kGroup or kSolo.
   GroupOutcome ready(std::int64_t step, int group_size, TimePoint deadline);
@@ -122,6 +130,8 @@ class ControlClient final : public Store, private ChannelEvents {
   void flush();  // with state_ locked
   void deliver_losses();
   void tell_progress();
+  void take_told(const Message& message);
+  std::vector<CallRecord> own_calls() const;
 
   void check_losses(const std::string& doing) const;  // with state_ locked
 

@@ -39,6 +39,10 @@ void ClientCore::request(Message message, TimePoint now) {
   if (admitted() && !failure_) send(*pending.request);
 }
 
+void ClientCore::tell(Message message) {
+  if (admitted() && !failure_) send(std::move(message));
+}
+
 const Message* ClientCore::reply(Lane which) const {
   const auto& reply = lanes_[static_cast<std::size_t>(which)].reply;
   return reply ? &*reply : nullptr;
@@ -68,6 +72,10 @@ void ClientCore::on_message(const Message& message, TimePoint now) {
       return lost(message.rank, message.value);
     case MessageType::kDeparted:
       exited_.erase(message.rank);
+      return;
+    case MessageType::kTell:
+    case MessageType::kCalls:
+      told_.push_back(message);
       return;
     case MessageType::kOk:
     case MessageType::kValue:

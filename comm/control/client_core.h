@@ -65,6 +65,11 @@ class ClientCore {
   // This rank gives its seat up: to the others it is dead, for the reason `why`.
   void resign(const std::string& why);
 
+  // Sends a message that is on no lane; lost where this rank has no seat.
+  void tell(Message message);
+  // The kTell and kCalls that have come since the last call.
+  std::vector<Message> take_told() { return std::exchange(told_, {}); }
+
   std::vector<Message> take_output();
   // What the next signs of life say of this rank's calls.
   void set_progress(std::string progress) { progress_ = std::move(progress); }
@@ -110,6 +115,7 @@ class ClientCore {
   bool patient_ = false;
 
   std::vector<Message> output_;
+  std::vector<Message> told_;
 };
 
 }  // namespace motley

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <utility>
 
 #include "comm/control/progress.h"
@@ -60,6 +59,8 @@ void ControllerCore::on_message(const std::string& from, const Message& message,
   sender.heard = now;
   if (message.type == MessageType::kHeartbeat) return heartbeat(rank, message);
   if (message.type == MessageType::kExited) return exited(rank, message);
+  if (message.type == MessageType::kCollect) return collect(rank, message);
+  if (message.type == MessageType::kCalls) return pass_on_calls(rank, message);
   if (const auto lane = lane_of(message.type)) request(rank, *lane, message);
 }
 
@@ -180,38 +181,6 @@ void ControllerCore::request(int rank, Lane lane, const Message& message) {
   } else {
     report(rank, message);
   }
-}
-
-// Tells where the members of a call are, those that have not begun it first if not all can be told.
-void ControllerCore::report(int rank, const Message& message) {
-  std::vector<std::int32_t> ranks = message.ranks;
-  if (ranks.empty()) {
-    ranks.resize(members_.size());
-    std::iota(ranks.begin(), ranks.end(), 0);
-  }
-  std::erase_if(ranks, [&](std::int32_t r) { return r < 0 || r >= config_.size; });
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::stable_partition(ranks.begin(), ranks.end(), [&](std::int32_t r) {
-    const auto progress = decode_progress(member(r).progress, now_);
-    return member(r).state != State::kLive || !progress ||
-           !has_begun(*progress, message.tag, static_cast<std::uint32_t>(message.number));
-  });
-  const std::size_t told = std::min(ranks.size(), kMaxReportRanks);
-  std::sort(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(told));
-  std::vector<ReportEntry> entries;
-  for (std::size_t i = 0; i < told; ++i) {
-    const Member& each = member(ranks[i]);
-    // The times in its progress count from when that was told; it may have been heard since.
-    const TimePoint since = each.progress.empty() ? each.heard : each.progress_time;
-    entries.push_back({.rank = ranks[i],
-                       .state = static_cast<RankReport::State>(each.state),
-                       .silent = each.state == State::kAbsent ? Duration(0) : now_ - since,
-                       .progress = each.progress});
-  }
-  answer(rank, Lane::kReport,
-         {.type = MessageType::kValue,
-          .value = encode_report(entries, static_cast<std::uint32_t>(ranks.size() - told))});
 }
 
 void ControllerCore::store_request(int rank, const Message& message) {

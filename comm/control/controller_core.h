@@ -7,13 +7,15 @@
 //   membership  one holder per rank, admitted with the job's token, known by an identity that is
 //               never used again. A rank silent for `lease` is dead, and so is one reported lost;
 //               everyone learns of it, and what the dead one says later is answered with kFenced
-//   progress    each sign of life tells where its rank is among its calls; any rank may ask for all
+//   progress    each sign of life tells where its rank is among its calls; any rank may ask for
+//               all, and have every rank asked for its last calls
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
 //               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -88,6 +90,11 @@ class ControllerCore {
     int rank;
     std::string why;
   };
+  struct Dump {
+    std::string name;
+    int rank;  // who makes it
+    TimePoint asked;
+  };
 
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
   void hello(const std::string& from, const Message& message, TimePoint now);
@@ -99,6 +106,8 @@ class ControllerCore {
   void add(int rank, const Message& message);
   void group_request(int rank, const Message& message);
   void report(int rank, const Message& message);
+  void collect(int rank, const Message& message);
+  void pass_on_calls(int rank, const Message& message);
   void ready(int rank, const Message& message);
   void ended(int rank, const Message& message);
   // Takes `rank` out of the queue and out of its group.
@@ -121,6 +130,7 @@ class ControllerCore {
   std::uint64_t refused_ = 0;
   int live_ = 0;
   std::vector<Loss> losses_;
+  std::deque<Dump> dumps_;  // of late
 
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::vector<int>>

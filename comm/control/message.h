@@ -29,6 +29,9 @@ enum class MessageType : std::uint8_t {
                // and the others as kLost
   kExited,     // rank: a process that is seen to have ended. Answer: kLost or kDeparted. The
                // sender itself: it gives up, value: why. Answer: kFenced
+  kCollect,    // key: the dump that the sender makes, ranks: whose calls it still lacks. Answer: a
+               // kCalls from each
+  kCalls,      // key, rank: who makes that dump, value: the sender's calls; passed on to that rank
   // Requests on the store's lane.
   kSet,  // key, value. Answer: kOk
   kGet,  // key. Answer: kValue, once there is one
@@ -51,6 +54,10 @@ enum class MessageType : std::uint8_t {
   kCommit,    // tag: all members have the average; take it
   kSolo,      // go on alone
   kError,     // number: an ErrorCode, value: why the request cannot be answered
+  kTell,      // key, rank: who makes that dump and wants the receiver's calls. Answer: kCalls
+              // kCalls to who collects: rank: whose they are; value: the calls or, if number says
+              // that this rank has none to give (its RankReport::State), why. number < 0: rank
+              // makes the same dump already
   kLost,      // rank, value: why, number: index of this loss in the order that all ranks see
   kDeparted,  // rank: it ended in good order
   kFenced,    // value: why the receiver counts as dead. It must not touch its group

@@ -4,6 +4,8 @@
 #include <concepts>
 #include <cstring>
 
+#include "comm/algorithm/families.h"
+
 namespace motley {
 namespace {
 
@@ -96,6 +98,20 @@ std::optional<CallRecord> take_call(Reader& in, TimePoint now) {
   return call;
 }
 
+// Names of algorithms travel as text, as versions differ in what they know, and come back as names
+// that live as long as the program.
+constexpr const char* kTeam = "team";
+constexpr const char* kUnknown = "unknown";
+
+const char* known_algorithm(CallKind kind, std::string_view text) {
+  if (text.empty()) return "";
+  if (text == kTeam) return kTeam;
+  for (const Algorithm& algorithm : algorithms_of(kind)) {
+    if (text == algorithm.name) return algorithm.name;
+  }
+  return kUnknown;
+}
+
 bool has_begun(const std::optional<CallRecord>& call, const GroupTag& group,
                std::uint32_t number) noexcept {
   return call && call->group == group && call->number >= number;
@@ -125,6 +141,38 @@ std::optional<Progress> decode_progress(std::string_view bytes, TimePoint now) {
   progress.done = take_call(in, now);
   if (!in.at_end()) return std::nullopt;
   return progress;
+}
+
+std::string encode_calls(const std::vector<CallRecord>& calls, TimePoint now) {
+  std::string out;
+  for (const CallRecord& call : calls) {
+    put(out, std::optional(call), now);
+    put(out, call.bytes);
+    put(out, age(call.first_message, now));
+    put(out, age(call.last_arrival, now));
+    const std::string_view algorithm = call.algorithm;
+    put(out, static_cast<std::uint8_t>(algorithm.size()));
+    out += algorithm;
+  }
+  return out;
+}
+
+std::optional<std::vector<CallRecord>> decode_calls(std::string_view bytes, TimePoint now) {
+  if (bytes.size() > kMaxCallsBytes) return std::nullopt;
+  Reader in(bytes);
+  std::vector<CallRecord> calls;
+  while (in.ok() && !in.at_end()) {
+    auto call = take_call(in, now);
+    in.refuse_unless(call.has_value() && calls.size() < Recorder::kCalls);
+    if (!in.ok()) break;
+    call->bytes = in.take<std::uint64_t>();
+    call->first_message = take_time(in, now);
+    call->last_arrival = take_time(in, now);
+    call->algorithm = known_algorithm(call->kind, in.take_bytes(in.take<std::uint8_t>()));
+    calls.push_back(*call);
+  }
+  if (!in.ok()) return std::nullopt;
+  return calls;
 }
 
 bool has_begun(const Progress& progress, const GroupTag& group, std::uint32_t number) noexcept {

@@ -30,6 +30,13 @@ std::string encode(const Progress& progress, TimePoint now);
 // Nothing if `bytes` are not what encode() gives. Times are counted back from `now`.
 std::optional<Progress> decode_progress(std::string_view bytes, TimePoint now);
 
+// The whole of a recorder's calls, for a dump (call_dump.h).
+inline constexpr std::size_t kMaxCallsBytes = 160 << 10;
+
+std::string encode_calls(const std::vector<CallRecord>& calls, TimePoint now);
+// Nothing if `bytes` are not what encode_calls() gives of at most Recorder::kCalls.
+std::optional<std::vector<CallRecord>> decode_calls(std::string_view bytes, TimePoint now);
+
 // Whether a rank has begun call `number` of `group`, as far as its progress shows.
 bool has_begun(const Progress& progress, const GroupTag& group, std::uint32_t number) noexcept;
 

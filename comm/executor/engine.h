@@ -93,7 +93,7 @@ class Engine {
     TimePoint known{};  // since when
   };
   std::map<int, Loss> lost_;  // with the token
-  bool started_ = false;  // a call, since the progress thread last looked; with the token
+  bool started_ = false;      // a call, since the progress thread last looked; with the token
 
   // The token is taken by whoever changes `token_taken_` to true. Who must sleep first counts
   // itself among starters_ or waiters_ and then looks once more; who makes news looks at the counts

@@ -1,6 +1,6 @@
 // What a rank learns when a call does not end: who is behind, in which call, since when, and what
-// every rank completed last; as an error (scenario 8), and on a signal without stopping (scenario
-// 9).
+// every rank completed last; as an error (scenario 8), and on a signal without stopping. The calls
+// of all ranks in a file (scenario 9): call_dump_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 // Four ranks in a ring: rank 2 does not come to the third call. All others name it, not only the
 // one that waits for its message.
-TEST(Timeout, NamesTheRankThatIsBehind) {
+TEST(Timeout, Scenario8NamesTheRankThatIsBehind) {
   Options options;
   options.timeout = seconds(1.5);
   options.algorithm = "ring";
@@ -43,7 +43,8 @@ TEST(Timeout, NamesTheRankThatIsBehind) {
           EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
           EXPECT_THAT(error.ranks(), ElementsAre(2)) << error.what();
           EXPECT_THAT(error.what(),
-                      AllOf(HasSubstr("all_reduce #2 (ring, 1000 float32)"), HasSubstr("1.5 s"),
+                      AllOf(HasSubstr("rank " + std::to_string(comm.rank()) + " of 4: "),
+                            HasSubstr("all_reduce #2 (ring, 1000 float32)"), HasSubstr("1.5 s"),
                             HasSubstr("bytes have arrived"),
                             HasSubstr("Rank 2 has not begun it: in no call since barrier #1 ended"),
                             HasSubstr("Last completed: barrier #1 by ranks 0, 1, 2, 3")));

@@ -14,6 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto progress = decode_progress(bytes, now)) {
     test::require(encode(*progress, now) == bytes);
   }
+  if (const auto calls = decode_calls(bytes, now)) {
+    const std::string again = encode_calls(*calls, now);  // names of algorithms may have changed
+    const auto read = decode_calls(again, now);
+    test::require(calls->size() <= Recorder::kCalls);
+    test::require(again.size() > kMaxCallsBytes || (read && encode_calls(*read, now) == again));
+  }
   if (const auto report = decode_report(bytes, now)) {
     for (const RankReport& rank : report->ranks) test::require(report->find(rank.rank) == &rank);
     const Diagnosis diagnosis = diagnose(*report, {.number = 1, .silence = seconds(1)}, now);

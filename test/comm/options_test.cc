@@ -44,6 +44,7 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_JOIN_TIMEOUT", "7"},
                                         {"MOTLEY_HEARTBEAT", "0.05"},
                                         {"MOTLEY_LEASE", "1e0"},
+                                        {"MOTLEY_DUMP", "/dumps"},
                                         {"MOTLEY_PROGRESS_THREAD", "off"},
                                         {"MOTLEY_SEGMENT_BYTES", "4096"},
                                         {"MOTLEY_LOG_LEVEL", "0"}});
@@ -63,6 +64,7 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.join_timeout, seconds(7));
   EXPECT_EQ(options.heartbeat, seconds(0.05));
   EXPECT_EQ(options.lease, seconds(1));
+  EXPECT_EQ(options.dump, "/dumps");
   EXPECT_FALSE(options.progress_thread);
   EXPECT_EQ(options.segment_bytes, 4096u);
   EXPECT_EQ(options.log_level, 0);

@@ -167,7 +167,7 @@ TEST(ControlClient, CarriesProgressToOtherRanks) {
   Clock& clock = Clock::real();
   Recorder recorder;
   recorder.start({.number = 41, .kind = CallKind::kBroadcast, .count = 5, .started = clock.now()});
-  teller->on_progress([&] { return encode(Progress::of(recorder), clock.now()); });
+  teller->tell_of(&recorder);
   const TimePoint deadline = clock.now() + seconds(20);
   Report report;
   do {
@@ -185,7 +185,7 @@ TEST(ControlClient, CarriesProgressToOtherRanks) {
   EXPECT_THAT(status_text("rank 1 of 2", recorder, &last, clock.now()),
               HasSubstr("Rank 0 is in broadcast #41 (5 float32, sum)"));
   EXPECT_THAT(status_text("rank 1 of 2", recorder, nullptr, clock.now()), HasSubstr("running"));
-  teller->on_progress({});
+  teller->tell_of(nullptr);
 }
 
 }  // namespace
