@@ -65,35 +65,6 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AllReduce,
                                   std::to_string(std::get<3>(sizes.param));
                          });
 
-template <class T>
-class AllReduceTypes : public testing::Test {};
-using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
-                             std::int64_t>;
-TYPED_TEST_SUITE(AllReduceTypes, Types);
-
-// Small whole numbers are exact in every type, so every operation has one right answer.
-TYPED_TEST(AllReduceTypes, ReducesEveryTypeWithEveryOperation) {
-  const auto number = [](int x) {
-    if constexpr (std::is_integral_v<TypeParam>)
-      return static_cast<TypeParam>(x);
-    else
-      return TypeParam(static_cast<float>(x));
-  };
-  const auto value = [](TypeParam x) { return static_cast<double>(static_cast<float>(x)); };
-  run_ranks(3, [&](Communicator& comm) {
-    const auto reduce = [&](ReduceOp op) {
-      std::vector<TypeParam> data(5, number(2 * comm.rank() + 2));  // 2, 4, 6
-      comm.all_reduce(data, op).wait();
-      return value(data[4]);
-    };
-    EXPECT_EQ(reduce(ReduceOp::kSum), 12);
-    EXPECT_EQ(reduce(ReduceOp::kProduct), 48);
-    EXPECT_EQ(reduce(ReduceOp::kMin), 2);
-    EXPECT_EQ(reduce(ReduceOp::kMax), 6);
-    EXPECT_EQ(reduce(ReduceOp::kAverage), 4);
-  });
-}
-
 TEST(AllReduceCall, LeavesTheInputAloneWhenOutOfPlace) {
   run_ranks(4, [](Communicator& comm) {
     const std::vector<std::int32_t> in = input_of(comm.rank(), 5000);
