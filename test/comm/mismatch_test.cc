@@ -94,7 +94,7 @@ class Mismatch : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(Mismatch, OfCountsIsToldToAll) {  // scenario 7
+TEST_P(Mismatch, Scenario7OfCountsIsToldToAll) {
   for (const int size : {2, 4, 5}) {
     if (GetParam() == "ucx" && size != 4) continue;  // its connections take longest
     for (const char* algorithm : {"ring", "direct", "halving_doubling", "auto"}) {
@@ -129,6 +129,34 @@ TEST_P(Mismatch, OfDtypesAndOpsIsToldToAll) {
       {"sum", "max"});
 }
 
+// One rank runs a schedule where the others run another or, in shared memory, none at all. It may
+// be one that only receives, and so would wait for ever, as they do for it.
+TEST_P(Mismatch, OfAlgorithmsIsToldToAll) {
+  for (const int odd : {0, 2, 3}) {
+    SCOPED_TRACE(fmt::format("rank {}", odd));
+    const auto algorithm = [odd](const Communicator& comm, const char* other) {
+      return CallOptions{.algorithm = comm.rank() == odd ? other : "auto"};
+    };
+    for (const std::size_t n : {60, 100'000}) {
+      if (n > 60 && odd != 2) continue;
+      expect(outcomes(GetParam(), 4,
+                      [&](Communicator& comm) {
+                        std::vector<float> data(n, 1);
+                        const char* const other = n == 60 ? "ring" : "tree";
+                        comm.all_reduce(data, ReduceOp::kSum, algorithm(comm, other)).wait();
+                      }),
+             {n == 60 ? "ring" : "tree"});
+    }
+    expect(outcomes(GetParam(), 4,
+                    [&](Communicator& comm) {
+                      std::vector<float> data(60, 1);
+                      comm.broadcast(data, 1, algorithm(comm, "scatter_gather")).wait();
+                      comm.barrier().wait();  // who could complete it learns it here
+                    }),
+           {"scatter_gather"});
+  }
+}
+
 // Calls that some ranks can complete without hearing from the one that differs: those learn it in
 // the next.
 void make_call(Communicator& comm, int kind) {
@@ -140,8 +168,8 @@ void make_call(Communicator& comm, int kind) {
   if (kind == 4) comm.all_to_all(data, data).wait();
 }
 
-TEST_P(Mismatch, OfTheOrderOfCallsIsToldToAll) {  // scenario 10
-  const bool few = GetParam() != "sim";           // there all pairs, at no cost
+TEST_P(Mismatch, Scenario10OfTheOrderOfCallsIsToldToAll) {
+  const bool few = GetParam() != "sim";  // there all pairs, at no cost
   for (int usual = 0; usual < 5; ++usual) {
     for (int other = 0; other < 5; ++other) {
       for (int odd = 0; odd < 4; ++odd) {

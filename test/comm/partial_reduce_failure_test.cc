@@ -16,8 +16,9 @@ using testing::AnyOf;
 using testing::Each;
 using testing::ElementsAre;
 
-// Rank 3 gets into a group and then dies without a word to its peers.
-TEST(PartialReduce, RetriesWithTheSurvivorsOfAGroup) {
+// Scenario 32: rank 3 gets into a group and then dies without a word to its peers, after the match
+// and before any data.
+TEST(PartialReduce, Scenario32RetriesWithTheSurvivorsOfAGroup) {
   run(4, [](Communicator& comm, LocalControl& control) {
     if (comm.rank() == 3) {
       comm.control()->ready(0, 4, Clock::real().now() + seconds(20));
@@ -130,6 +131,29 @@ TEST(PartialReduce, StopsARankThatWasDeclaredDead) {
       }
       EXPECT_THAT(model, Each(0.0));
     }
+  });
+}
+
+// Scenario 32: no time at all is an answer at once, with the model as it was; groups of one cannot
+// be asked for, and whoever is left alone is told so.
+TEST(PartialReduce, Scenario32NoTimeAndNobodyElse) {
+  std::atomic<bool> tried{false};
+  run(2, [&](Communicator& comm, LocalControl&) {
+    std::vector<double> model(10, comm.rank());
+    if (comm.rank() == 1) {
+      tried.wait(false);
+      return comm.control()->leave(Clock::real().now() + seconds(20));
+    }
+    expect_error(ErrorCode::kInvalid, "1", [&] { PartialReducer(comm, {.group_size = 1}); });
+    {
+      PartialReducer hasty(comm, {.group_size = 2, .timeout = Duration(1)});
+      expect_error(ErrorCode::kTimeout, "step 3", [&] { hasty.average(model, 3); });
+    }
+    tried = true;
+    tried.notify_one();
+    PartialReducer patient(comm, {.group_size = 2});
+    EXPECT_TRUE(patient.average(model, 4).solo());
+    EXPECT_THAT(model, Each(0.0));
   });
 }
 

@@ -1,0 +1,74 @@
+// Scenario 23: more ranks than cores. Who waits must not keep a core from who is still to come: it
+// goes to sleep, whatever it waits for.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "test/support/rank_runner.h"
+
+namespace motley {
+namespace {
+
+constexpr int kRanks = 8;
+
+// 'R' while a thread runs or could, 'S' while it sleeps.
+char state_of(int thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/stat", thread));
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
+}
+
+// How often a thread went to sleep by itself.
+long sleeps_of(int thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/status", thread));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("voluntary_ctxt_switches:")) return std::stol(line.substr(24));
+  }
+  return -1;
+}
+
+class Oversubscribed : public testing::TestWithParam<std::string> {};
+
+// Seven ranks wait for the last, again and again, which comes only once it sees all of them asleep.
+TEST_P(Oversubscribed, Scenario23WhoWaitsSleeps) {
+  std::atomic<int> threads[kRanks] = {};
+  test::run_ranks_on(GetParam(), kRanks, [&](Communicator& comm) {
+    const auto me = static_cast<std::size_t>(comm.rank());
+    threads[me] = gettid();
+    const long before = sleeps_of(gettid());
+    constexpr int kCalls = 20;
+    for (int call = 0; call < kCalls; ++call) {
+      std::vector<float> one = {1};
+      if (me == 0) {
+        for (int other = 1; other < kRanks;) {
+          const int thread = threads[static_cast<std::size_t>(other)];
+          if (thread != 0 && state_of(thread) == 'S') ++other;
+        }
+      }
+      comm.all_reduce(one, ReduceOp::kSum).wait();
+      ASSERT_EQ(one[0], 8);
+    }
+    EXPECT_GE(sleeps_of(gettid()) - before, me == 0 ? 0 : kCalls / 2);
+  });
+}
+
+std::vector<std::string> real_transports() {
+  std::vector<std::string> names = test::transports();
+  std::erase(names, "sim");  // there nobody waits
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Oversubscribed, testing::ValuesIn(real_transports()),
+                         [](const auto& name) { return name.param; });
+
+}  // namespace
+}  // namespace motley
