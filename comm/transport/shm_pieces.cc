@@ -16,9 +16,11 @@ namespace {
 constexpr std::size_t kSlotBytes = 32 << 10;  // most that is shown at once
 constexpr int kMostMembers = 64;
 // Blocks of such lengths come faster straight from the memory of another process than through
-// slots.
+// slots; longer ones leave the caches, around which the kernel does not copy.
 constexpr std::size_t kLeastDirect = 64 << 10;
-constexpr std::size_t kMostDirect = 8 << 20;
+constexpr std::size_t kMostDirect = 2 << 20;
+// Where ranks share cores, each wait for the next piece costs a turn: from here on, however long.
+constexpr std::size_t kLeastDirectOnSharedCores = 1 << 20;
 constexpr Duration kStopWriting = std::chrono::milliseconds(50);
 
 // Of the larger of `in` and `out`. Two members read little, many read much.
@@ -63,9 +65,8 @@ void ShmTeam::show_offer(ShmRun& run) {
   if (out.count != 0) {
     run.offer.out = heap_->offset_of(out.data, out.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
-  if (run.way == ShmRun::Way::kExchange && run.offer.in == ShmRun::Offer::kPrivate &&
-      reads_private_ && !overwritten && run.offer.longest >= kLeastDirect &&
-      run.offer.longest <= kMostDirect) {
+  const bool is_private = run.offer.in == ShmRun::Offer::kPrivate;
+  if (is_private && !overwritten && reads_directly(kind, run.offer.longest)) {
     run.offer.address = reinterpret_cast<std::uintptr_t>(in.data);
   }
   if (run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0) run.to_give = 0;
@@ -76,6 +77,16 @@ void ShmTeam::show_offer(ShmRun& run) {
   }
   if (kind == CallKind::kAllToAllV) show_table(run);
   if (varies(kind) && run.to_give != 0) give_blocks(run);  // often all of it
+}
+
+// Whether members read private blocks, the longest of so many bytes, in each other's processes.
+// Where some only give, they would stand by while others copy, instead of doing half of the work.
+bool ShmTeam::reads_directly(CallKind kind, std::size_t longest) const noexcept {
+  const bool all_get = kind == CallKind::kAllToAll || kind == CallKind::kAllToAllV ||
+                       kind == CallKind::kAllGather || kind == CallKind::kAllGatherV;
+  if (!reads_private_ || !all_get) return false;
+  return spins_ ? longest >= kLeastDirect && longest <= kMostDirect
+                : longest >= kLeastDirectOnSharedCores;
 }
 
 // What the members show, read once: they might change it.

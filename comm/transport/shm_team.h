@@ -131,6 +131,7 @@ class ShmTeam final : public Team {
   const std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
   bool still_there(ShmRun& run, int index) const noexcept;
   void wait_in_vain(ShmRun& run, int index) const noexcept;
+  bool reads_directly(CallKind kind, std::size_t longest) const noexcept;
   bool read_private(ShmRun& run, int index, std::byte* to, std::uint64_t from,
                     std::size_t bytes) const;
   bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
