@@ -12,8 +12,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <vector>
 
@@ -22,6 +20,7 @@
 #include "comm/error.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/net_hosts.h"
+#include "test/support/temporary_folder.h"
 
 DEFINE_int32(hosts, 4, "number of hosts");
 DEFINE_int32(ranks, 1, "ranks on each host");
@@ -129,33 +128,29 @@ void measure(Communicator& comm) {
 // True if all ranks ended well.
 bool run(const Layout& layout, const std::vector<std::string>& command) {
   const NetHosts hosts(layout.hosts);
-  std::string folder = std::filesystem::temp_directory_path() / "motley-hosts-perf-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) throw_errno("make folder " + folder);
-  bool ok = true;
-  {
-    ForkedRanks ranks(layout.size(), [&](int rank, Store&) {
-      hosts.enter(rank / layout.ranks_per_host);
-      for (const auto& [name, value] : place_of(rank, layout, folder + "/job")) {
-        setenv(name.c_str(), value.c_str(), 1);
-      }
-      if (command.empty()) {
-        Communicator comm = Communicator::join(Options::from_environment());
-        measure(comm);
-        return true;
-      }
-      std::vector<char*> words;
-      for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-      words.push_back(nullptr);
-      execvp(words[0], words.data());
-      throw_errno("run " + command[0]);
-    });
-    for (int rank = 0; rank < layout.size(); ++rank) {
-      if (ranks.ended_well(rank)) continue;
-      fmt::print(stderr, "hosts_perf: rank {} failed\n", rank);
-      ok = false;
+  const TemporaryFolder folder;
+  ForkedRanks ranks(layout.size(), [&](int rank, Store&) {
+    hosts.enter(rank / layout.ranks_per_host);
+    for (const auto& [name, value] : place_of(rank, layout, folder / "job")) {
+      setenv(name.c_str(), value.c_str(), 1);
     }
+    if (command.empty()) {
+      Communicator comm = Communicator::join(Options::from_environment());
+      measure(comm);
+      return true;
+    }
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execvp(words[0], words.data());
+    throw_errno("run " + command[0]);
+  });
+  bool ok = true;
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    if (ranks.ended_well(rank)) continue;
+    fmt::print(stderr, "hosts_perf: rank {} failed\n", rank);
+    ok = false;
   }
-  std::filesystem::remove_all(folder);
   return ok;
 }
 

@@ -2,15 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks;
 using test::run_ranks_on;
 using testing::Combine;
@@ -111,18 +111,6 @@ TEST(AllReduceCall, AverageOfFloatsIsBitwiseEqualOnAllRanks) {
   });
   EXPECT_THAT(results, Each(results[0]));
   EXPECT_NEAR(results[0][0], (1 + 1 / 2. + 1 / 3. + 1 / 4. + 1 / 5. + 1 / 6. + 1 / 7.) / 7, 1e-6);
-}
-
-// The code and key facts of what `body` throws on this rank.
-template <class Body>
-void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), testing::HasSubstr(fact));
-  }
 }
 
 TEST(AllReduceErrors, DisagreementOnTheCountNamesBothCounts) {

@@ -12,28 +12,16 @@
 
 #include "comm/algorithm/families.h"
 #include "test/support/brute_force.h"
+#include "test/support/every_family.h"
 
 namespace motley {
 namespace {
 
+using test::Family;
 using test::kBruteForceRanks;
 using test::Program;
 using test::RankPlan;
 using ::testing::HasSubstr;
-
-struct Family {
-  CallKind kind;
-  const Algorithm* algorithm;
-};
-
-std::vector<Family> all_families() {
-  std::vector<Family> families;
-  for (int kind = 0; kind < kCallKinds; ++kind) {
-    for (const Algorithm& a : algorithms_of(static_cast<CallKind>(kind)))
-      families.push_back({static_cast<CallKind>(kind), &a});
-  }
-  return families;
-}
 
 // The schedules of a group, as lists that can be changed.
 struct Group {
@@ -64,10 +52,6 @@ struct Group {
   }
   bool right() const { return test::right_by_brute_force(kind, ranks, root); }
 };
-
-std::string name_of(const ::testing::TestParamInfo<Family>& info) {
-  return std::string(info.param.algorithm->name) + "_" + name(info.param.kind);
-}
 
 class EveryFamily : public ::testing::TestWithParam<Family> {
  protected:
@@ -184,7 +168,8 @@ TEST_P(EveryFamily, IsJudgedAsByBruteForceAfterRandomChanges) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Check, EveryFamily, ::testing::ValuesIn(all_families()), name_of);
+INSTANTIATE_TEST_SUITE_P(Check, EveryFamily, ::testing::ValuesIn(test::every_family()),
+                         test::name_of);
 
 // What is wrong is said with rank, step and chunk.
 std::string flaw_of(CallKind kind, int chunks, const std::vector<Program>& programs, int root = 0) {

@@ -12,6 +12,7 @@
 #include "comm/kernel/combine_vector.h"
 #include "comm/kernel/cpu.h"
 #include "comm/kernel/ops.h"
+#include "test/support/elements.h"
 
 namespace motley {
 namespace {
@@ -103,9 +104,7 @@ void check(const std::vector<std::vector<T>>& sources) {
 
 template <class T>
 class CombineTypes : public testing::Test {};
-using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
-                             std::int64_t>;
-TYPED_TEST_SUITE(CombineTypes, Types);
+TYPED_TEST_SUITE(CombineTypes, test::ElementTypes);
 
 // Random bits are of every kind of float, and overflow integers. 0 to 130: with and without rests.
 TYPED_TEST(CombineTypes, GivesTheBitsOfPlainArithmetic) {

@@ -10,14 +10,15 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 #include "test/support/simulation.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks_on;
-using testing::Each;
 
 const CallOptions kDeterministic{.deterministic = true};
 
@@ -167,17 +168,6 @@ TEST(DeterministicSums, Scenario24BFloat16OfManyRanksIsRoundedOnce) {
   }
 }
 
-template <class Body>
-void expect_invalid(const std::vector<std::string>& facts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalid) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), testing::HasSubstr(fact));
-  }
-}
-
 // Weights that powers of two and small numbers make exact.
 TEST(WeightedSum, IsThatOfEachRanksWeightTimesItsTerm) {
   test::run_ranks(3, [](Communicator& comm) {
@@ -207,14 +197,14 @@ TEST(WeightedSum, RefusesWhatHasNoWeight) {
   test::run_ranks(1, [](Communicator& comm) {
     std::vector<float> data(2);
     std::vector<std::int32_t> whole(2);
-    expect_invalid({"weighted sum of int32"},
-                   [&] { (void)comm.all_reduce(whole, ReduceOp::kWeightedSum); });
-    expect_invalid({"weight is 0.5", "sum"},
-                   [&] { (void)comm.all_reduce(data, ReduceOp::kSum, {.weight = 0.5}); });
-    expect_invalid({"inf"}, [&] {
+    expect_error(ErrorCode::kInvalid, {"weighted sum of int32"},
+                 [&] { (void)comm.all_reduce(whole, ReduceOp::kWeightedSum); });
+    expect_error(ErrorCode::kInvalid, {"weight is 0.5", "sum"},
+                 [&] { (void)comm.all_reduce(data, ReduceOp::kSum, {.weight = 0.5}); });
+    expect_error(ErrorCode::kInvalid, {"inf"}, [&] {
       (void)comm.all_reduce(data, ReduceOp::kWeightedSum, {.weight = INFINITY});
     });
-    expect_invalid({"ring", "ordered"}, [&] {
+    expect_error(ErrorCode::kInvalid, {"ring", "ordered"}, [&] {
       (void)comm.all_reduce(data, ReduceOp::kSum, {.algorithm = "ring", .deterministic = true});
     });
   });

@@ -11,21 +11,16 @@
 #include "comm/algorithm/families.h"
 #include "comm/algorithm/hosts.h"
 #include "comm/topology.h"
+#include "test/support/every_family.h"
 
 namespace motley {
 namespace {
 
-struct Family {
-  CallKind kind;
-  const Algorithm* algorithm;
-};
+using test::Family;
 
 std::vector<Family> families() {
-  std::vector<Family> found;
-  for (int kind = 0; kind < kCallKinds; ++kind) {
-    for (const Algorithm& a : algorithms_of(static_cast<CallKind>(kind)))
-      if (a.suits != nullptr) found.push_back({static_cast<CallKind>(kind), &a});
-  }
+  std::vector<Family> found = test::every_family();
+  std::erase_if(found, [](const Family& family) { return family.algorithm->suits == nullptr; });
   return found;
 }
 
@@ -98,11 +93,7 @@ TEST_P(HostFamily, IsRightForUnequalPorts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, HostFamily, ::testing::ValuesIn(families()),
-                         [](const ::testing::TestParamInfo<Family>& tested) {
-                           return std::string(tested.param.algorithm->name) + "_" +
-                                  name(tested.param.kind);
-                         });
+INSTANTIATE_TEST_SUITE_P(Hosts, HostFamily, ::testing::ValuesIn(families()), test::name_of);
 
 std::vector<std::uint32_t> weights(const Topology& topology) {
   return weighted_all_reduce({.size = topology.ranks(), .topology = &topology}).weights;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "comm/transport/transport.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/net_hosts.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley::test {
 namespace {
@@ -23,28 +23,20 @@ using testing::HasSubstr;
 
 // How the ranks of a test are spread, and where they meet.
 struct Job {
-  explicit Job(const std::vector<int>& host_of_) : host_of(host_of_) {
-    std::string folder = std::filesystem::temp_directory_path() / "motley-hosts-XXXXXX";
-    if (mkdtemp(folder.data()) == nullptr) throw_errno("make folder " + folder);
-    place = folder;
-  }
-  ~Job() {
-    std::error_code ignored;
-    std::filesystem::remove_all(place, ignored);
-  }
+  explicit Job(const std::vector<int>& host_of_) : host_of(host_of_) {}
   int size() const { return static_cast<int>(host_of.size()); }
   Options options(int rank) const {
     Options options;
     options.rank = rank;
     options.size = size();
-    options.controller = "file:" + (place / "job").string();
+    options.controller = "file:" + (folder / "job");
     options.host = "host" + std::to_string(host_of[static_cast<std::size_t>(rank)]);
     options.join_timeout = seconds(20);
     return options;
   }
 
   std::vector<int> host_of;
-  std::filesystem::path place;
+  TemporaryFolder folder;
 };
 
 // Runs each rank as a process on its host.

@@ -78,22 +78,47 @@ TEST(Layout, WorksOnACopyOfInWhereTheResultGoesThere) {
   EXPECT_EQ(layout.at(1, 5), (Region{Region::kOut, 250, 50}));
 }
 
-// Shares of 1, 0 and 3 in 4: what rounding takes from one chunk the next has.
-TEST(Layout, GivesChunksTheirShares) {
+// Three chunks with these shares, and scratch as large as chunks `a` and `b`.
+Schedule weighted(std::vector<std::uint32_t> shares, int a, int b) {
   Schedule schedule = Schedule::from_steps(5, {});
   schedule.scratch = 2;
-  schedule.scratch_like = [](int i) { return 2 * i; };
-  schedule.weights = {1, 0, 3};
+  schedule.scratch_like = [=](int i) { return i == 0 ? a : b; };
+  schedule.weights = std::move(shares);
+  return schedule;
+}
+
+// Scratch is as large as what it is like, apart, and within the lane, in every piece.
+void expect_scratch_fits(const Layout& layout, int a, int b) {
+  for (std::uint32_t piece = 0; piece < layout.pieces(); ++piece) {
+    const Region first = layout.at(piece, 3), second = layout.at(piece, 4);
+    ASSERT_EQ(first.count, layout.at(piece, a).count);
+    ASSERT_EQ(second.count, layout.at(piece, b).count);
+    ASSERT_LE(first.first + first.count, second.first) << "piece " << piece;
+    ASSERT_LE(second.first + second.count, layout.lane_elements()) << "piece " << piece;
+  }
+}
+
+// Shares of 1, 0 and 3 in 4: what rounding takes from one chunk the next has.
+TEST(Layout, GivesChunksTheirShares) {
+  const Schedule schedule = weighted({1, 0, 3}, 0, 2);
   const Shape shape{.rank = 0, .size = 2};
   const Call call{.kind = CallKind::kAllReduce, .in = at(64, 4'001), .out = at(64, 4'001)};
   const Layout layout(call, shape, schedule, DType::kInt8, 30);
   expect_cut_exactly(layout, 3, 4'001, 31);
   EXPECT_EQ(layout.at(0, 1).count, 0u);
-  for (std::uint32_t piece = 0; piece < layout.pieces(); ++piece) {
-    EXPECT_EQ(layout.at(piece, 3).count, layout.at(piece, 0).count);
-    EXPECT_EQ(layout.at(piece, 4).count, layout.at(piece, 2).count);
-    EXPECT_LE(layout.at(piece, 3).first + layout.at(piece, 3).count, layout.at(piece, 4).first);
-    EXPECT_LE(layout.at(piece, 4).first + layout.at(piece, 4).count, layout.lane_elements());
+  expect_scratch_fits(layout, 0, 2);
+}
+
+// Of 21 elements in two pieces, chunk 1 has 4 of the first 11, but 5 of the other 10.
+TEST(Layout, HasRoomForSharesThatRoundUpInShorterPieces) {
+  const Schedule schedule = weighted({2, 3, 2}, 1, 1);
+  const Shape shape{.rank = 0, .size = 3};
+  for (std::size_t n = 0; n < 100; ++n) {
+    const Call call{.kind = CallKind::kAllReduce, .in = at(64, n), .out = at(64, n)};
+    const Layout layout(call, shape, schedule, DType::kInt8, 5);
+    expect_cut_exactly(layout, 3, n, 6);
+    expect_scratch_fits(layout, 1, 1);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -16,6 +14,7 @@
 
 #include "comm/communicator.h"
 #include "comm/transport/inproc.h"
+#include "test/support/usage.h"
 
 namespace {
 
@@ -34,17 +33,6 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace motley {
 namespace {
-
-std::size_t resident_bytes() {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages >> pages;
-  return pages * 4096;
-}
-
-std::ptrdiff_t open_files() {
-  const std::filesystem::directory_iterator files("/proc/self/fd");
-  return std::distance(begin(files), end(files));
-}
 
 // One thread drives eight ranks, so that nothing but the calls costs anything.
 class World {
@@ -115,13 +103,13 @@ Cost cost_of_a_thousand(World& world) {
 TEST(ManyGroups, Scenario28CostNothingAfterTheirLastCall) {
   World world;
   world.run(5'000);
-  const std::size_t bytes = resident_bytes();
-  const std::ptrdiff_t files = open_files();
+  const std::size_t bytes = test::resident_bytes();
+  const std::ptrdiff_t files = test::open_files();
   const Cost first = cost_of_a_thousand(world);
   world.run(93'000);
   const Cost last = cost_of_a_thousand(world);
-  EXPECT_LE(resident_bytes(), bytes + (std::size_t{1} << 20));
-  EXPECT_EQ(open_files(), files);
+  EXPECT_LE(test::resident_bytes(), bytes + (std::size_t{1} << 20));
+  EXPECT_EQ(test::open_files(), files);
   std::printf("a group after 5,000 others: %.1f us, after 99,000: %.1f us\n", first.us, last.us);
   EXPECT_GT(first.allocations, 1'000u);
   EXPECT_LE(last.allocations, first.allocations + first.allocations / 100);

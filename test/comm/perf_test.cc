@@ -15,6 +15,7 @@
 #include "comm/error.h"
 #include "comm/kernel/reduce.h"
 #include "comm/local.h"
+#include "test/support/manual_clock.h"
 
 namespace motley::perf {
 namespace {
@@ -136,16 +137,6 @@ TEST(Payload, AllowsForRoundingOfLongSums) {
   EXPECT_EQ(wrong(cell, 0, kRanks, result), cell.count);
 }
 
-class ManualClock final : public Clock {
- public:
-  TimePoint now() const override { return now_; }
-  void sleep_until(TimePoint until) override { now_ = until; }
-  void advance(Duration time) { now_ += time; }
-
- private:
-  TimePoint now_{};
-};
-
 // One rank of a library whose calls take what the test says; the others take `slower` times longer.
 class FakeLibrary final : public Subject {
  public:
@@ -170,7 +161,7 @@ class FakeLibrary final : public Subject {
 };
 
 TEST(Sampling, RepeatsShortCallsUntilASampleIsLongEnough) {
-  ManualClock clock;
+  test::ManualClock clock;
   FakeLibrary library(1);
   const auto call = [&] { clock.advance(std::chrono::nanoseconds(100)); };
   const Timing timing = measure(library, call, {.samples = 9}, clock);
@@ -182,7 +173,7 @@ TEST(Sampling, RepeatsShortCallsUntilASampleIsLongEnough) {
 }
 
 TEST(Sampling, TakesTheSlowestRankAndTheMedian) {
-  ManualClock clock;
+  test::ManualClock clock;
   FakeLibrary library(3);
   int calls = 0;
   // Every fifth call is stuck for ten times as long.
@@ -194,7 +185,7 @@ TEST(Sampling, TakesTheSlowestRankAndTheMedian) {
 }
 
 TEST(Sampling, StopsAtTheCapButTakesOneSample) {
-  ManualClock clock;
+  test::ManualClock clock;
   FakeLibrary library(1);
   const auto call = [&] { clock.advance(seconds(0.3)); };
   EXPECT_EQ(measure(library, call, {.cap = seconds(2)}, clock).samples, 6);

@@ -9,24 +9,16 @@
 #include <random>
 
 #include "comm/kernel/ops.h"
+#include "test/support/elements.h"
 
 namespace motley {
 namespace {
 
 template <class T>
-T number(int x) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(x);
-  } else {
-    return T(static_cast<float>(x));
-  }
-}
-
-template <class T>
 std::vector<T> random_values(std::size_t n, unsigned seed) {
   std::mt19937_64 random(seed);
   std::vector<T> values(n);
-  for (T& value : values) value = number<T>(static_cast<int>(random() % 11) - 5);
+  for (T& value : values) value = test::element<T>(static_cast<int>(random() % 11) - 5);
   return values;
 }
 
@@ -70,9 +62,7 @@ class Reduce : public testing::Test {
   }
 };
 
-using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
-                             std::int64_t>;
-TYPED_TEST_SUITE(Reduce, Types);
+TYPED_TEST_SUITE(Reduce, test::ElementTypes);
 
 TYPED_TEST(Reduce, MatchesPlainArithmeticOnTheCpu) {
   this->matches_plain_arithmetic(on_cpu<TypeParam>);

@@ -6,15 +6,16 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks;
 using test::run_ranks_on;
 using testing::Each;
-using testing::HasSubstr;
 
 class SendRecv : public testing::TestWithParam<std::string> {};
 
@@ -66,17 +67,6 @@ TEST_P(SendRecv, BothDirectionsOfAPairAreIndependent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, SendRecv, testing::ValuesIn(test::transports()));
-
-template <class Body>
-void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
-  }
-}
 
 TEST(SendRecvErrors, DisagreementOnTheCountNamesBoth) {
   run_ranks(2, [](Communicator& comm) {

@@ -14,6 +14,7 @@
 #include "comm/local.h"
 #include "comm/topology.h"
 #include "test/support/rank_runner.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley {
 namespace {
@@ -24,8 +25,6 @@ constexpr const char* kTwoHosts = "motley topology 1\nhost a ranks=0,2\nhost b r
 
 class SettleFile : public ::testing::Test {
  protected:
-  SettleFile() : path_(::testing::TempDir() + "/settle_test.topology") {}
-  ~SettleFile() override { std::remove(path_.c_str()); }
   void write(const std::string& text) { std::ofstream(path_) << text; }
   Options options() const {
     Options options;
@@ -49,7 +48,8 @@ class SettleFile : public ::testing::Test {
     EXPECT_EQ(refused, 3);
   }
 
-  std::string path_;
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_ / "topology";
 };
 
 TEST_F(SettleFile, IsReadForAllRanks) {

@@ -2,42 +2,28 @@
 // and no worse than messages when ranks disagree, are late, cancel or die.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <random>
-#include <thread>
 
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/shm_board.h"
 #include "comm/transport/team.h"
+#include "test/support/elements.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
+#include "test/support/usage.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks_on;
 using testing::Each;
-using testing::HasSubstr;
 
 void run_team(int ranks, const test::RankBody& body) { run_ranks_on("shm", ranks, body); }
-
-// The code and key facts of what `body` throws on this rank.
-template <class Body>
-void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
-  }
-}
 
 TEST(ShmTeam, RunsTheCallsOfRanksThatShareMemory) {
   run_team(3, [](Communicator& comm) {
@@ -61,34 +47,14 @@ std::string last_algorithm(const Communicator& comm) {
 
 template <class T>
 class ShmTeamTypes : public testing::Test {};
-using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
-                             std::int64_t>;
-TYPED_TEST_SUITE(ShmTeamTypes, Types);
+TYPED_TEST_SUITE(ShmTeamTypes, test::ElementTypes);
 
-// Small whole numbers are exact in every type. Sizes: less than a vector, a line to the brim and
-// one element more (52 bytes), slots, vectors with a rest, and every larger way.
+// Less than a vector, a line to the brim and one element more (52 bytes), slots, vectors with a
+// rest, and every larger way.
 TYPED_TEST(ShmTeamTypes, ReducesEveryTypeWithEveryOperation) {
-  const auto number = [](int x) {
-    if constexpr (std::is_integral_v<TypeParam>)
-      return static_cast<TypeParam>(x);
-    else
-      return TypeParam(static_cast<float>(x));
-  };
-  const auto value = [](TypeParam x) { return static_cast<double>(static_cast<float>(x)); };
-  run_team(3, [&](Communicator& comm) {
+  run_team(3, [](Communicator& comm) {
     for (const std::size_t n : {0, 1, 6, 7, 13, 14, 26, 27, 52, 53, 1000, 4097, 300'001}) {
-      const auto reduce = [&](ReduceOp op, double expected) {
-        std::vector<TypeParam> data(n, number(2 * comm.rank() + 2));  // 2, 4, 6
-        comm.all_reduce(data, op).wait();
-        const auto wrong = std::find_if(data.begin(), data.end(),
-                                        [&](TypeParam x) { return value(x) != expected; });
-        EXPECT_EQ(wrong - data.begin(), static_cast<std::ptrdiff_t>(n)) << name(op);
-      };
-      reduce(ReduceOp::kSum, 12);
-      reduce(ReduceOp::kProduct, 48);
-      reduce(ReduceOp::kMin, 2);
-      reduce(ReduceOp::kMax, 6);
-      reduce(ReduceOp::kAverage, 4);
+      test::expect_every_operation<TypeParam>(comm, n);
     }
   });
 }
@@ -346,30 +312,17 @@ TEST(ShmTeamErrors, SeatsOfFailedCallsAreUsedAgain) {
   });
 }
 
-std::size_t count_descriptors() {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    count += entry.exists() ? 1 : 0;
-  }
-  return count;
-}
-
-std::size_t resident_pages() {
-  std::size_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident;
-}
-
 // 100,000 random groups: nothing is kept of any. The first thousand warm the slots up.
 TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
-  std::vector<std::size_t> pages, descriptors;
+  std::vector<std::size_t> bytes;
+  std::vector<std::ptrdiff_t> files;
   run_team(4, [&](Communicator& comm) {
     std::mt19937 random(7);  // the same on all ranks
     for (int i = 0; i < 100'000; ++i) {
       if (i == 1000 || i == 99'999) {
         comm.barrier().wait();
-        if (comm.rank() == 0) pages.push_back(resident_pages());
-        if (comm.rank() == 0) descriptors.push_back(count_descriptors());
+        if (comm.rank() == 0) bytes.push_back(test::resident_bytes());
+        if (comm.rank() == 0) files.push_back(test::open_files());
         comm.barrier().wait();
       }
       std::vector<int> members;
@@ -386,8 +339,8 @@ TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
       ASSERT_EQ(data[0], members.back() + 1);
     }
   });
-  EXPECT_EQ(descriptors[0], descriptors[1]);
-  EXPECT_LE(pages[1], pages[0] + 256);  // a megabyte for whatever the threads' heaps do
+  EXPECT_EQ(files[0], files[1]);
+  EXPECT_LE(bytes[1], bytes[0] + (1 << 20));  // for whatever the threads' heaps do
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "comm/transport/shm_ring.h"
 #include "comm/transport/shm_segment.h"
 #include "test/support/forked_ranks.h"
+#include "test/support/killed_peer.h"
 #include "test/support/transports.h"
 
 namespace motley::test {
@@ -202,50 +203,11 @@ TEST(ShmProcesses, ExchangeMessagesOfEverySize) {
 // Rank 1 is killed while it fills rank 0's memory as fast as it can and is being sent to. Rank 0
 // loses nothing but rank 1, and goes on with rank 2.
 TEST(ShmProcesses, SurviveAKilledPeer) {
-  const auto body = [](int rank, Store& store) {
+  const auto join = [](int rank, Store& store) {
     const Options options;
-    const auto transport = make_shm_transport(setup_of(rank, 3, store, options, kPatience));
-    const auto data = pattern(transport->max_message_bytes(), 1);
-    NotingSink out, in, last;
-    if (rank == 1) {
-      while (true) {
-        if (!transport->post_send(0, tag_of(1), data, out, 0)) {
-          run_until(*transport, [&] { return !std::exchange(out.sends, {}).empty(); });
-        }
-      }
-    }
-    const int other = 2 - rank;
-    if (rank == 0) {
-      const auto receive = [&](std::size_t n) {
-        transport->post_recv(1, tag_of(1), in, 0);
-        return run_until(*transport,
-                         [&] { return in.receives.size() >= n || !in.failures.empty(); });
-      };
-      for (std::size_t n = 1; n <= 20; ++n) receive(n);
-      while (transport->post_send(1, tag_of(2), data, out, 7)) {
-      }
-      store.set("kill", "now");
-      store.get("killed", Clock::real().now() + kPatience);
-      transport->report_lost(1, "killed by signal 9");
-      for (std::size_t n = 21; in.failures.empty(); ++n) {
-        if (!receive(n)) return false;
-      }
-      if (!run_until(*transport, [&] { return out.failures.size() == 1; })) return false;
-      for (const auto& message : in.receives) {
-        if (message.data != data) return false;
-      }
-    }
-    transport->post_recv(other, tag_of(3), last, 0);
-    const bool sent = transport->post_send(other, tag_of(3), data, last, 1);
-    return run_until(*transport,
-                     [&] { return !last.receives.empty() && (sent || !last.sends.empty()); });
+    return make_shm_transport(setup_of(rank, 3, store, options, kPatience));
   };
-  ForkedRanks ranks(3, body);
-  ranks.store().get("kill", Clock::real().now() + kPatience);
-  ranks.kill(1);
-  ranks.store().set("killed", "yes");
-  EXPECT_TRUE(ranks.succeeded(0));
-  EXPECT_TRUE(ranks.succeeded(2));
+  expect_to_outlive_rank_1(join, 20);
 }
 
 }  // namespace

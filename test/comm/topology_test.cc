@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "comm/error.h"
+#include "test/support/errors.h"
 
 namespace motley {
 namespace {
 
 using std::chrono::microseconds;
+using test::expect_invalid;
 
 TEST(Topology, TellsLinksWithinAHostFromThoseBetweenHosts) {
   const Topology topology = Topology::hosts(
@@ -70,26 +71,14 @@ TEST(Topology, OfSomeRanksKeepsTheirHostsAndLinks) {
 }
 
 TEST(Topology, RefusesWhatCannotBe) {
-  const auto code_of = [](auto make) {
-    try {
-      make();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::kAborted;
-  };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(code_of([] { Topology::uniform(0); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] { Topology::uniform(-1); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] { Topology::hosts({0, -1}, {}); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] { Topology::uniform(2, {microseconds(-1), 1e9}); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] { Topology::uniform(2, {microseconds(1), 0}); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] {
-              Topology::uniform(2, {microseconds(1), kInfinity});
-            }),
-            ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([] { Topology::hosts({0}, {.reduce_bytes_per_second = -1}); }),
-            ErrorCode::kInvalid);
+  expect_invalid([] { Topology::uniform(0); });
+  expect_invalid([] { Topology::uniform(-1); });
+  expect_invalid([] { Topology::hosts({0, -1}, {}); });
+  expect_invalid([] { Topology::uniform(2, {microseconds(-1), 1e9}); });
+  expect_invalid([] { Topology::uniform(2, {microseconds(1), 0}); });
+  expect_invalid([] { Topology::uniform(2, {microseconds(1), kInfinity}); });
+  expect_invalid([] { Topology::hosts({0}, {.reduce_bytes_per_second = -1}); });
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // The text form of a topology: what is written is read back equal, and errors name file and line.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -7,14 +6,14 @@
 #include <random>
 #include <string>
 
-#include "comm/error.h"
 #include "comm/topology.h"
+#include "test/support/errors.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley {
 namespace {
 
 using std::chrono::microseconds;
-using ::testing::HasSubstr;
 
 constexpr const char* kExample = R"(# two hosts, far apart
 motley topology 1
@@ -71,17 +70,12 @@ TEST(TopologyText, WhatIsWrittenIsReadBackEqual) {
 }
 
 TEST(TopologyText, IsReadFromAFile) {
-  const std::string path = ::testing::TempDir() + "/topology_text_test.topology";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "topology";
   std::ofstream(path) << kExample;
   EXPECT_EQ(Topology::read(path), Topology::parse(kExample, "example"));
   std::remove(path.c_str());
-  try {
-    Topology::read(path);
-    FAIL() << "a file that is not there was read";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kIo);
-    EXPECT_THAT(error.what(), HasSubstr(path));
-  }
+  test::expect_error(ErrorCode::kIo, {path}, [&] { return Topology::read(path); });
 }
 
 struct Wrong {
@@ -94,14 +88,9 @@ class RefusedText : public ::testing::TestWithParam<Wrong> {};
 
 TEST_P(RefusedText, NamesFileLineAndFault) {
   const std::string text = std::string("motley topology 1\n") + GetParam().lines;
-  try {
-    Topology::parse(text, "a.topology");
-    FAIL() << "accepted: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalid);
-    EXPECT_THAT(error.what(), HasSubstr(GetParam().where));
-    EXPECT_THAT(error.what(), HasSubstr(GetParam().fact));
-  }
+  SCOPED_TRACE(text);
+  test::expect_error(ErrorCode::kInvalid, {GetParam().where, GetParam().fact},
+                     [&] { return Topology::parse(text, "a.topology"); });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -129,7 +118,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TopologyText, MustBeginWithItsHeading) {
   for (const char* text : {"", "# nothing\n", "host a ranks=0\n", "motley topology 2\n"}) {
-    EXPECT_THROW(Topology::parse(text, "a.topology"), Error) << text;
+    SCOPED_TRACE(text);
+    test::expect_error(ErrorCode::kInvalid, {"a.topology", "motley topology 1"},
+                       [&] { return Topology::parse(text, "a.topology"); });
   }
 }
 

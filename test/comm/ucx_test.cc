@@ -10,6 +10,7 @@
 #include "comm/transport/ucx_header.h"
 #include "comm/transport/ucx_worker.h"
 #include "test/support/forked_ranks.h"
+#include "test/support/killed_peer.h"
 #include "test/support/transports.h"
 
 namespace motley::test {
@@ -194,48 +195,7 @@ TEST(Ucx, BlamesTheRankForWhoseLossAPeerLeft) {
 // Rank 1 is killed while it sends to rank 0 as fast as it can and is being sent to. Rank 0 learns
 // it from UCX, or at the latest from report_lost(), and goes on with rank 2.
 TEST(Ucx, SurvivesAKilledPeer) {
-  const auto body = [](int rank, Store& store) {
-    const auto transport = join(rank, 3, store);
-    const auto data = pattern(transport->max_message_bytes(), 1);
-    NotingSink out, in, last;
-    if (rank == 1) {
-      while (true) {
-        if (!transport->post_send(0, tag_of(1), data, out, 0)) {
-          run_until(*transport, [&] { return !std::exchange(out.sends, {}).empty(); });
-        }
-      }
-    }
-    const int other = 2 - rank;
-    if (rank == 0) {
-      const auto receive = [&](std::size_t n) {
-        transport->post_recv(1, tag_of(1), in, 0);
-        return run_until(*transport,
-                         [&] { return in.receives.size() >= n || !in.failures.empty(); });
-      };
-      for (std::size_t n = 1; n <= 100; ++n) receive(n);
-      while (transport->post_send(1, tag_of(2), data, out, 7)) {
-      }
-      store.set("kill", "now");
-      store.get("killed", Clock::real().now() + kPatience);
-      transport->report_lost(1, "killed by signal 9");
-      for (std::size_t n = 101; in.failures.empty(); ++n) {
-        if (!receive(n)) return false;
-      }
-      if (!run_until(*transport, [&] { return !out.failures.empty(); })) return false;
-      for (const auto& message : in.receives) {
-        if (message.data != data) return false;
-      }
-    }
-    transport->post_recv(other, tag_of(3), last, 0);
-    const bool sent = transport->post_send(other, tag_of(3), data, last, 1);
-    return sent && run_until(*transport, [&] { return !last.receives.empty(); });
-  };
-  ForkedRanks ranks(3, body);
-  ranks.store().get("kill", Clock::real().now() + kPatience);
-  ranks.kill(1);
-  ranks.store().set("killed", "yes");
-  EXPECT_TRUE(ranks.succeeded(0));
-  EXPECT_TRUE(ranks.succeeded(2));
+  expect_to_outlive_rank_1([](int rank, Store& store) { return join(rank, 3, store); }, 100);
 }
 
 // A stranger knows where rank 0 is and its session, but not the token. Whatever it sends is counted

@@ -9,14 +9,15 @@
 #include "comm/algorithm/families.h"
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks;
 using test::run_ranks_on;
-using testing::HasSubstr;
 
 using Counts = std::vector<std::size_t>;
 using Data = std::vector<std::int32_t>;
@@ -127,17 +128,6 @@ TEST_P(UnequalBlocks, Scenario3ZeroColumnAndIdleRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, UnequalBlocks, testing::ValuesIn(test::transports()));
-
-template <class Body>
-void expect_error(ErrorCode code, const std::vector<std::string>& facts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    for (const std::string& fact : facts) EXPECT_THAT(error.what(), HasSubstr(fact));
-  }
-}
 
 // Beyond one segment too: what the two ends of a message disagree on is its whole length. The
 // sender, whose own block came as expected, is done.

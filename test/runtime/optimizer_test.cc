@@ -10,25 +10,16 @@
 #include <limits>
 #include <vector>
 
-#include "comm/error.h"
 #include "runtime/parameter.h"
+#include "test/support/errors.h"
 
 namespace motley::runtime {
 namespace {
 
+using test::expect_invalid;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return ErrorCode::kAborted;
-}
 
 template <class T>
 class OptimizerTest : public ::testing::Test {};
@@ -89,7 +80,7 @@ TEST(Optimizer, RejectsWhatDoesNotFit) {
            [&] { adagrad.update(doubles, doubles); }, [&] { AdaGrad(integers, {}); },
            [&] { Sgd({.learning_rate = -1}); }, [&] { Sgd({.l2 = nan}); },
            [&] { AdaGrad(three, {.epsilon = -1}); }}) {
-    EXPECT_EQ(code_of(call), ErrorCode::kInvalid);
+    expect_invalid(call);
   }
   EXPECT_THAT(three, Each(0.0f));
 }
@@ -108,12 +99,9 @@ TEST(Parameters, LieOneAfterAnother) {
 }
 
 TEST(Parameters, RejectWrongNames) {
-  EXPECT_EQ(code_of([] {
-              Parameters({{"w", {1}}, {"w", {2}}}, DType::kFloat32);
-            }),
-            ErrorCode::kInvalid);
+  expect_invalid([] { return Parameters({{"w", {1}}, {"w", {2}}}, DType::kFloat32); });
   Parameters model({{"weight", {2}}}, DType::kFloat32);
-  EXPECT_EQ(code_of([&] { (void)model.values("wieght"); }), ErrorCode::kInvalid);
+  expect_invalid([&] { return model.values("wieght"); });
 }
 
 }  // namespace

@@ -1,54 +1,35 @@
 // Shows that the training loop averages when it should, measures where time goes, and ends with one
 // model on all workers, with each synchronizer; ranks are threads.
-#include "runtime/trainer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "comm/error.h"
 #include "runtime/metrics.h"
 #include "runtime/straggler.h"
 #include "runtime/synchronizer.h"
+#include "runtime/trainer.h"
+#include "test/support/errors.h"
+#include "test/support/manual_clock.h"
 #include "test/support/rank_runner.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley::runtime {
 namespace {
 
+using test::expect_invalid;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return ErrorCode::kAborted;
-}
-
-// A clock that moves only when somebody sleeps.
-class ManualClock final : public Clock {
- public:
-  TimePoint now() const override { return now_; }
-  void sleep_until(TimePoint until) override { now_ = std::max(now_, until); }
-
- private:
-  TimePoint now_{};
-};
-
 TEST(Straggler, MultipliesAStepThatIsAtLeastTheBaseStep) {
-  ManualClock clock;
+  test::ManualClock clock;
   const auto step = [&clock](double slow, double base, double work) {
     const TimePoint begin = clock.now();
     clock.sleep_until(begin + seconds(work));
@@ -158,17 +139,17 @@ TEST(Trainer, TakesTheTimeOfHooksOut) {
 TEST(Trainer, RejectsBadOptions) {
   test::run_ranks(1, [](Communicator& comm) {
     const auto none = make_synchronizer("none", comm, {});
-    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.sync_every = 0}); }), ErrorCode::kInvalid);
-    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.slow = 0.5}); }), ErrorCode::kInvalid);
-    EXPECT_EQ(code_of([&] { Trainer(comm, *none, {.slow = std::nan("")}); }), ErrorCode::kInvalid);
-    EXPECT_EQ(code_of([&] { make_synchronizer("gossip", comm, {}); }), ErrorCode::kInvalid);
-    EXPECT_EQ(code_of([&] { make_synchronizer("none", comm, {.finish_timeout = {}}); }),
-              ErrorCode::kInvalid);
+    expect_invalid([&] { Trainer(comm, *none, {.sync_every = 0}); });
+    expect_invalid([&] { Trainer(comm, *none, {.slow = 0.5}); });
+    expect_invalid([&] { Trainer(comm, *none, {.slow = std::nan("")}); });
+    expect_invalid([&] { make_synchronizer("gossip", comm, {}); });
+    expect_invalid([&] { make_synchronizer("none", comm, {.finish_timeout = {}}); });
   });
 }
 
 TEST(Metrics, RoundsComeBackFromTheirFile) {
-  const std::string path = ::testing::TempDir() + "motley_metrics_test.jsonl";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "rounds.jsonl";
   const Round round{.rank = 2,
                     .step = 17,
                     .start = seconds(0.5),
@@ -193,15 +174,15 @@ TEST(Metrics, RoundsComeBackFromTheirFile) {
   EXPECT_NEAR(shares.waiting, 0.25, 1e-9);
   EXPECT_NEAR(shares.averaging, 0.5, 1e-9);
   EXPECT_EQ(time_shares({}).computing, 0);
-  std::filesystem::remove(path);
 }
 
 TEST(Metrics, NamesTheLineThatIsNoRound) {
-  const std::string path = ::testing::TempDir() + "motley_metrics_bad_test.jsonl";
-  { std::ofstream(path) << "{\"rank\":1}\n"; }
-  EXPECT_EQ(code_of([&] { (void)read_rounds(path); }), ErrorCode::kInvalid);
-  EXPECT_EQ(code_of([&] { (void)read_rounds(path + ".missing"); }), ErrorCode::kIo);
-  std::filesystem::remove(path);
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "bad.jsonl";
+  std::ofstream(path) << "{\"rank\":1}\n";
+  test::expect_error(ErrorCode::kInvalid, {path + ":1: ", "step"},
+                     [&] { return read_rounds(path); });
+  test::expect_error(ErrorCode::kIo, {}, [&] { return read_rounds(path + ".missing"); });
 }
 
 }  // namespace

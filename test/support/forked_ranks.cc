@@ -18,16 +18,6 @@
 #include "comm/error.h"
 
 namespace motley::test {
-namespace {
-
-std::string make_folder() {
-  std::string folder = std::filesystem::temp_directory_path() / "motley-ranks-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) throw_errno("make folder " + folder);
-  return folder;
-}
-
-}  // namespace
-
 std::string FolderStore::path(std::string_view key) const {
   std::string name(key);
   std::replace(name.begin(), name.end(), '/', '+');
@@ -66,7 +56,7 @@ std::int64_t FolderStore::add(std::string_view key, std::int64_t amount) {
   return sum;
 }
 
-ForkedRanks::ForkedRanks(int size, const Body& body) : folder_(make_folder()), store_(folder_) {
+ForkedRanks::ForkedRanks(int size, const Body& body) : store_(folder_.path()) {
   for (int rank = 0; rank < size; ++rank) {
     const pid_t pid = fork();
     if (pid != 0) {
@@ -87,8 +77,6 @@ ForkedRanks::ForkedRanks(int size, const Body& body) : folder_(make_folder()), s
 
 ForkedRanks::~ForkedRanks() {
   for (std::size_t rank = 0; rank < pids_.size(); ++rank) kill(static_cast<int>(rank));
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void ForkedRanks::kill(int rank) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/store.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley::test {
 
@@ -46,7 +47,7 @@ class ForkedRanks {
   bool ended_well(int rank);
 
  private:
-  std::string folder_;
+  TemporaryFolder folder_;
   FolderStore store_;
   std::vector<pid_t> pids_;  // 0: ended
 };
