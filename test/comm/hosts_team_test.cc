@@ -25,7 +25,7 @@ using testing::StrEq;
 void run_hosts(const test::RankBody& body) { test::run_ranks_on("hosts", 5, body); }
 
 const char* last_algorithm(const Communicator& comm) {
-  const auto call = comm.recorder().last_done();
+  const auto call = comm.recorder().last_started();
   return call ? call->algorithm : "none";
 }
 
