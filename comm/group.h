@@ -2,8 +2,8 @@
 // agreement and no memory after its last use, so any subset can run a collective at once.
 //
 //   Group evens({0, 2, 4}, {.id = 7});
-//   if (evens.contains(comm.rank())) comm.all_reduce(data, ReduceOp::kSum, {.group =
-//   &evens}).wait();
+//   if (evens.contains(comm.rank()))
+//     comm.all_reduce(data, ReduceOp::kSum, {.group = &evens}).wait();
 #pragma once
 
 #include <compare>

@@ -23,17 +23,17 @@ struct Options {
   // MOTLEY_CONTROLLER     where the ranks meet; empty: a single rank
   //   "tcp://host:port"     a controller that was started there
   //   "rank0://host:port"   one that rank 0 runs, on that port of its host
-  //   "file:/path"          the same, on any port: rank 0 writes into the file where it listens.
-  //   For
-  //                         a file system that all see; one path for each job
+  //   "file:/path"          the same, on any port: rank 0 writes into the file where it listens;
+  //                         on a file system that all see,
+  //                         one path for each job
   std::string controller;
   std::string token;  // MOTLEY_TOKEN          secret of the job; the controller admits no other
   double slow = 1;    // MOTLEY_SLOW           this rank computes so many times slower (tests, demo)
 
   // --- how we talk ------------------------------------------------------------------------------
-  // MOTLEY_IFACE          network between hosts: "eth1", "10.1.0.0/16" or "fd00::/8"; empty: the
-  // one
-  //                       that leads to the controller
+  // MOTLEY_IFACE          network between hosts, a device or a subnet:
+  //                       "eth1", "10.1.0.0/16" or "fd00::/8";
+  //                       empty: the one that leads to the controller
   std::string interface;
   std::string ports;  // MOTLEY_PORTS          "29600-29699": TCP ports to listen at; empty: any
   std::string host;   // MOTLEY_HOST           ranks share memory if this is equal; empty: found out

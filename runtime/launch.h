@@ -10,9 +10,9 @@
 // program only calls Communicator::join(Options::from_environment()). Programs that know nothing of
 // Motley run as well.
 //
-//   output   each line of a rank appears as "[rank] line", whole, on the stream it was written to;
-//            with Labels::kNone without the rank.
-//            A last line without an end gets one; a line over 64 KiB comes in pieces
+//   output   each line of a rank appears as "[rank] line", with Labels::kNone as "line", whole, on
+//            the stream it was written to. A last line without an end gets one; a line over 64 KiB
+//            comes in pieces
 //   input    rank 0 reads ours unless that is a terminal; the others read nothing
 //   signals  INT, TERM, HUP, USR1 and USR2 are passed on to the ranks; a second INT kills them
 //   a death  a rank that ends other than with 0 is reported: which, how, its last lines. The

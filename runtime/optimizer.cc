@@ -31,11 +31,11 @@ void check_alike(const char* optimizer, ConstView a, ConstView b) {
       b.memory == Memory::kHost) {
     return;
   }
-  throw Error(ErrorCode::kInvalid,
-              fmt::format("{}: {} {} parameters, but {} {} gradients or accumulators. Pass as many "
-                          "of the same type, in host memory.",
-                          optimizer, a.count, motley::name(a.dtype), b.count,
-                          motley::name(b.dtype)));
+  throw Error(
+      ErrorCode::kInvalid,
+      fmt::format("{}: {} {} parameters, but {} {} gradients or accumulators. Pass as many "
+                  "of the same type, in host memory.",
+                  optimizer, a.count, motley::name(a.dtype), b.count, motley::name(b.dtype)));
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // direct    A rank sends its block to every other rank. In round i it sends to rank + i and
 //           receives from rank - i.
-//             steps 2(p-1)   bytes sent per rank (p-1) blocks   latency of 1 message once all are
-//             under way   best where every pair has a link of its own
+//             steps 2(p-1)   bytes sent per rank (p-1) blocks
+//             latency of 1 message once all are under way
+//             best where every pair has a link of its own
 // ring      A block is passed on from neighbour to neighbour.
 //             steps 2(p-1)   bytes as direct   latency of p-1 messages
 //             best for long blocks where only neighbours have good links

@@ -4,8 +4,9 @@
 // have (all-gather by doubling). The longest messages go to the nearest ranks. If p is not a power
 // of two, the first 2(p - q) ranks form pairs: the odd one hands its data to the even one before
 // and gets the result after.
-//   steps 4 log2 q (+ 2)   bytes sent per rank 2(q-1)/q * n (+ n)   latency of 2 log2 q (+ 2)
-//   messages best for short and middling n; for long n only if p is a power of two
+//   steps 4 log2 q (+ 2)   bytes sent per rank 2(q-1)/q * n (+ n)
+//   latency of 2 log2 q (+ 2) messages
+//   best for short and middling n; for long n only if p is a power of two
 // Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur, Rabenseifner
 // and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 #include <bit>

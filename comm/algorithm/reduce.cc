@@ -5,8 +5,8 @@
 //                   steps at most 1 + log2 p   bytes sent per rank n   latency of log2 p messages
 //                   best for short n; long n is cut into pieces by the executor, which overlap
 // scatter_gather  Rank r collects chunk r from all and hands the sum to the root.
-//                   steps 2(p-1) + 1, the root 3(p-1)   bytes sent per rank n   latency of 2
-//                   messages once all are under way   best for long n
+//                   steps 2(p-1) + 1, the root 3(p-1)   bytes sent per rank n
+//                   latency of 2 messages once all are under way   best for long n
 // Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 #include "comm/algorithm/binomial.h"
 #include "comm/algorithm/families.h"

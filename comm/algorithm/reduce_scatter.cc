@@ -2,8 +2,9 @@
 //
 // direct   Every block goes straight to its owner. In round i a rank sends to rank + i and receives
 //          from rank - i.
-//            steps 1 + 2(p-1)   bytes sent per rank (p-1)/p * n, n of all blocks   latency of 1
-//            message once all are under way   best where every pair has a link of its own
+//            steps 1 + 2(p-1)   bytes sent per rank (p-1)/p * n, n of all blocks
+//            latency of 1 message once all are under way
+//            best where every pair has a link of its own
 // ring     Block b sets out from rank b + 1 and collects a term at each rank on its way round to b.
 //            steps 3(p-1)   bytes as direct   latency of p-1 messages
 //            best for long blocks where only neighbours have good links

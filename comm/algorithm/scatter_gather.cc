@@ -1,7 +1,8 @@
 // Broadcast by scatter and all-gather. Chunk i is for the i-th rank counted from the root: a
 // binomial tree deals the chunks out, then each goes round the ring.
-//   steps at most 1 + log2 p + 2(p-1)   bytes sent per rank at most (p-1)/p * n, the root twice
-//   that latency of log2 p + p - 1 messages   best for long n in large groups
+//   steps at most 1 + log2 p + 2(p-1)
+//   bytes sent per rank at most (p-1)/p * n, by the root twice that
+//   latency of log2 p + p - 1 messages   best for long n in large groups
 // Van de Geijn's; Thakur, Rabenseifner and Gropp, "Optimization of collective communication
 // operations in MPICH", IJHPCA 2005, section 4.2.
 #include "comm/algorithm/binomial.h"

@@ -95,9 +95,9 @@ struct Schedule {
 //             others               0: `in`
 //   scatter   root                 0..p-1: blocks of `in`; p: `out`
 //             others               0: `out`
-//   all_to_all(_v)                 0..p-1: blocks of `in`, by receiver; p..2p-1: of `out`, by
-//   sender send_recv                      0: `in` of rank 0, `out` of rank 1 barrier any number, of
-//   no element
+//   all_to_all(_v)                 0..p-1: blocks of `in`, by receiver; p..2p-1: `out`, by sender
+//   send_recv                      0: `in` of rank 0, `out` of rank 1
+//   barrier                        any number, of no element
 struct Place {
   enum Where : std::uint8_t { kShare, kIn, kOut };
   Where where = kShare;

@@ -6,8 +6,9 @@
 namespace motley {
 
 // out[i] = factor * in[i], rounded to out's type; the factor first to in's, float at least.
-//   out [n], in [n]: of the same dtype, or one a 16-bit float and the other float32; the same
-//   memory or without overlap factor  other than 1 for floating types only
+//   out, in  [n]; of the same dtype, or one a 16-bit float and the other float32; in the same
+//            memory, or without overlap
+//   factor   other than 1 for floating types only
 void convert(View out, ConstView in, double factor = 1);
 
 }  // namespace motley
