@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <random>
-#include <utility>
 
 #include "comm/partial_reduce.h"
 #include "test/comm/forked.h"
@@ -163,21 +162,14 @@ TEST(PartialReduce, TimesOutAndMayBeUsedAgain) {
     std::vector<double> model(10, comm.rank());
     if (comm.rank() == 1) first_is_late.wait(false);
     PartialReducer reducer(comm,
-                           {.group_size = 2, .timeout = seconds(comm.rank() == 0 ? 0.1 : 20)});
+                           {.group_size = 2, .timeout = seconds(comm.rank() == 0 ? 1.5 : 20)});
     if (comm.rank() == 0) {
       expect_error(ErrorCode::kTimeout, "step 7", [&] { reducer.average(model, 7); });
       EXPECT_THAT(model, Each(0.0));
       first_is_late = true;
       first_is_late.notify_one();
     }
-    for (bool again = true; std::exchange(again, false);) {
-      try {
-        EXPECT_THAT(reducer.average(model, 8).group, ElementsAre(0, 1));
-      } catch (const Error& error) {  // the other thread may be slow to come
-        EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
-        again = true;
-      }
-    }
+    EXPECT_THAT(reducer.average(model, 8).group, ElementsAre(0, 1));
     EXPECT_THAT(model, Each(0.5));
   });
 }
