@@ -20,6 +20,7 @@ namespace motley::test {
 namespace {
 
 constexpr std::size_t kHeap = 4 << 20;
+constexpr std::size_t kGuard = 1 << 20;
 
 // Passes so quickly that nobody waits long.
 class HastyClock final : public Clock {
@@ -63,10 +64,16 @@ class World {
     theirs_ = std::make_unique<ShmSegment>(ShmSegment::open(peer_.address(), plan_));
     // Whoever reads on beyond the peer's memory shall be found out.
     std::byte* const end = theirs_->heap().data() + kHeap;
-    mmap(end, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    guard_ = mmap(end, kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     team_ =
         std::make_unique<ShmTeam>(0, heap_, std::vector<const ShmSegment*>{nullptr, theirs_.get()},
                                   ShmTeam::Abilities{.reads_private = true}, clock_);
+  }
+
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World() {
+    if (guard_ != MAP_FAILED) munmap(guard_, kGuard);
   }
 
   void run(Input& input);
@@ -79,6 +86,7 @@ class World {
   ShmSegment peer_;  // as its owner maps it
   std::shared_ptr<ShmHeap> heap_;
   std::unique_ptr<ShmSegment> theirs_;
+  void* guard_ = nullptr;
   HastyClock clock_;
   std::unique_ptr<ShmTeam> team_;
   Group group_{{0, 1}, {.id = 9}};
@@ -166,7 +174,7 @@ void World::run(Input& input) {
 }  // namespace motley::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static motley::test::World world;
+  motley::test::World world;
   motley::test::Input input(data, size);
   world.run(input);
   return 0;
