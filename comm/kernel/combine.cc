@@ -54,7 +54,9 @@ Combine::Combine(DType dtype, ReduceOp op) noexcept
 void Combine::operator()(std::byte* out, const std::byte* const* sources, int count, std::size_t n,
                          const double* weights) const noexcept {
   assert(count <= kMaxSources);
-  const std::size_t done = vectors_(out, {sources, count, average_, weights}, n);
+  const Terms terms{sources, count, average_, weights};
+  if (n * element_bytes_ < kLeastVector) return static_cast<void>(rest_(out, terms, n));
+  const std::size_t done = vectors_(out, terms, n);
   if (done == n) return;
   const std::byte* rest[kMaxSources];
   for (int s = 0; s < count; ++s) rest[s] = sources[s] + done * element_bytes_;

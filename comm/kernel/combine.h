@@ -33,7 +33,8 @@ class Combine {
                   const double* weights = nullptr) const noexcept;
 
  private:
-  static constexpr int kMaxSources = 64;  // taken at once
+  static constexpr int kMaxSources = 64;           // taken at once
+  static constexpr std::size_t kLeastVector = 16;  // bytes: less fills no vector
 
   CombinePart vectors_;
   CombinePart rest_;  // all elements, one by one

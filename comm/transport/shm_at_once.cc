@@ -22,9 +22,16 @@ void ShmTeam::show_at_once(ShmRun& run) {
   if (!reduces(call.kind) && !gives(call.kind, run.me, static_cast<int>(call.root))) return;
   if (bytes == 0) return;
   const std::size_t skip = weight_bytes(call);
+  if (skip == 0 && bytes <= ShmSeat::kLineBytes) {  // the usual case, in one copy
+    run.line_from = run.call.in.data;
+    run.line_bytes = bytes;
+    return;
+  }
   std::memcpy(run.line, &run.call.weight, skip);
+  run.line_bytes = skip + sizeof(std::uint64_t);
   if (bytes + skip <= ShmSeat::kLineBytes) {
     std::memcpy(run.line + skip, run.call.in.data, bytes);
+    run.line_bytes = skip + bytes;
     return;
   }
   keep_slots(run, bytes);
@@ -73,8 +80,8 @@ void ShmTeam::finish_at_once(ShmRun& run) {
   const std::size_t skip =
       call.kind == CallKind::kReduceScatter ? static_cast<std::size_t>(run.me) * block : 0;
   sources_.resize(static_cast<std::size_t>(run.size));
-  weights_.resize(static_cast<std::size_t>(run.size));
   const bool weighs = weight_bytes(call) != 0;
+  if (weighs) weights_.resize(static_cast<std::size_t>(run.size));
   for (int i = 0; i < run.size; ++i) {
     const auto at = static_cast<std::size_t>(i);
     sources_[at] = shown_at_once(run, i, shown) + skip;

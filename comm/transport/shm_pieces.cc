@@ -71,6 +71,7 @@ void ShmTeam::show_offer(ShmRun& run) {
   }
   if (run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0) run.to_give = 0;
   std::memcpy(run.line, &run.offer, sizeof(run.offer));
+  run.line_bytes = sizeof(run.offer);
   ShmSeat& shown = own(run);
   for (const Count count : {&ShmSeat::given, &ShmSeat::taken, &ShmSeat::writes}) {
     (shown.*count).store(0, std::memory_order_relaxed);

@@ -57,7 +57,9 @@ struct ShmRun final : TeamRun {
   bool news = false;  // something was shown since the others were rung
   Way way = Way::kAtOnce;
   std::vector<Member> members;               // by index
-  std::byte line[ShmSeat::kLineBytes] = {};  // what is shown beside the key
+  std::byte line[ShmSeat::kLineBytes] = {};  // what is shown beside the key, or else `line_from`
+  const std::byte* line_from = nullptr;
+  std::size_t line_bytes = 0;
 
   // What it waits for, where that is a count: until awaited >= value.
   const std::atomic<std::uint32_t>* awaited = nullptr;

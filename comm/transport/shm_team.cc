@@ -22,6 +22,16 @@ constexpr Duration kQuarantine = std::chrono::milliseconds(20);
 // So many slots of a size are made before it is looked for used ones.
 constexpr int kFewSlots = 4;
 
+// Exactly so many bytes, which were often written just before: a longer load would have to wait for
+// them to leave the processor.
+void copy_line(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 }  // namespace
 
 ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
@@ -74,6 +84,8 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.news = false;
   run.awaited = nullptr;
   run.decided = false;
+  run.line_from = run.line;
+  run.line_bytes = 0;
   run.offer = {};
   run.pieces = run.to_give = run.given = run.done = 0;
   run.step = 0;
@@ -215,7 +227,7 @@ bool ShmTeam::claim(ShmRun& run) {
   shown.key.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   shown.ticket.store(tickets_, std::memory_order_relaxed);
-  std::memcpy(shown.line, run.line, sizeof(shown.line));
+  copy_line(shown.line, run.line_from, run.line_bytes);
   shown.key.store(run.key, std::memory_order_release);
   if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
   run.news = true;
