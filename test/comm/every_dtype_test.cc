@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/communicator.h"
+#include "test/support/elements.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -16,13 +17,6 @@ constexpr std::size_t kElements = 5;
 
 // Whole numbers of up to 127 are exact in every type, so every call has one right answer.
 template <class T>
-T number(int x) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(x);
-  else
-    return T(static_cast<float>(x));
-}
-template <class T>
 std::vector<int> read(const std::vector<T>& data) {
   std::vector<int> numbers;
   for (const T& x : data) numbers.push_back(static_cast<int>(static_cast<float>(x)));
@@ -31,7 +25,7 @@ std::vector<int> read(const std::vector<T>& data) {
 template <class T>
 std::vector<T> written(const std::vector<int>& numbers) {
   std::vector<T> data;
-  for (const int x : numbers) data.push_back(number<T>(x));
+  for (const int x : numbers) data.push_back(test::element<T>(x));
   return data;
 }
 
@@ -66,7 +60,7 @@ void reduce_with_every_operation(Communicator& comm) {
     if (weighs && std::is_integral_v<T>) continue;
     SCOPED_TRACE(testing::Message() << name(op) << " at rank " << comm.rank());
     const CallOptions options{.weight = weighs ? comm.rank() + 1. : 1.};
-    const std::vector<T> in(kRanks * kElements, number<T>(2 * comm.rank() + 2));
+    const std::vector<T> in(kRanks * kElements, test::element<T>(2 * comm.rank() + 2));
     const ConstView one = ConstView(in).slice(0, kElements);
     const std::vector<int> all_due(kElements, due);
     std::vector<T> out(kElements);
@@ -149,9 +143,7 @@ class EveryDType : public testing::Test {
     }
   }
 };
-using Types = testing::Types<double, float, half, bfloat16, std::int8_t, std::int16_t, std::int32_t,
-                             std::int64_t>;
-TYPED_TEST_SUITE(EveryDType, Types);
+TYPED_TEST_SUITE(EveryDType, test::ElementTypes);
 
 TYPED_TEST(EveryDType, IsReducedWithEveryOperation) {
   this->run(reduce_with_every_operation<TypeParam>);
