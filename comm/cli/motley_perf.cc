@@ -9,6 +9,7 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -117,12 +118,12 @@ int run_versus() {
   check_rounds();
   const std::filesystem::path self = path_of_self();
   const auto as_built = self.parent_path().parent_path() / "test/bench/peer";
-  versus(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
-                .rounds = FLAGS_rounds,
-                .self = self.string(),
-                .peers = FLAGS_peers.empty() ? as_built.string() : FLAGS_peers,
-                .json = json_path()});
-  return 0;
+  const int bad = versus(plan, {.ranks = parse_numbers("--ranks", FLAGS_ranks),
+                                .rounds = FLAGS_rounds,
+                                .self = self.string(),
+                                .peers = FLAGS_peers.empty() ? as_built.string() : FLAGS_peers,
+                                .json = json_path()});
+  return bad == 0 ? 0 : 1;
 }
 
 // Becomes motley-run, which starts us again as `ranks` processes. Returns only by an exception.
@@ -192,5 +193,8 @@ int main(int argc, char** argv) {
   } catch (const motley::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return error.code() == motley::ErrorCode::kInvalid ? kWrongUse : 1;
+  } catch (const std::exception& error) {  // such as no memory for the largest size
+    fmt::print(stderr, "motley-perf: {}\n", error.what());
+    return 1;
   }
 }

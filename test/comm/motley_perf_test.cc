@@ -88,14 +88,26 @@ TEST(MotleyPerf, CountsPeersThatAreNotThereAsNotBeaten) {
   const auto result = run({"--versus", "--ranks", "2", "-b", "4", "-e", "4", "--rounds", "1",
                            "--cap", "0.01", "--peers", "/nonexistent", "--json", json.path()});
   EXPECT_EQ(result.code, 0) << result.error;
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("not run, so not beaten: Open MPI ucx: /nonexistent"),
-                    HasSubstr("all_reduce on 2 ranks, in place"), HasSubstr("   0 of 2 ")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("not run, so not beaten: Open MPI ucx: /nonexistent"),
+                                HasSubstr("all_reduce on 2 ranks, in place"),
+                                HasSubstr("   0 of 2 "), HasSubstr("nothing to compare with")));
   const auto lines = json.lines();
   ASSERT_GE(lines.size(), 3u);
   EXPECT_EQ(lines[1].at("competitor"), "Motley private");
   EXPECT_EQ(lines[1].at("ranks"), 2);
   EXPECT_GE(lines[1].at("probe_before_ns"), 0);
+}
+
+// Each of our runs fails; what was not measured is not taken for slow or fast, and the code says
+// it.
+TEST(MotleyPerf, FailsWhereOurOwnRunsOfAComparisonFail) {
+  const auto result = ProgramRun({"/usr/bin/env", "MOTLEY_ALGORITHM=spiral", MOTLEY_PERF,
+                                  "--versus", "--ranks", "2", "-b", "4", "-e", "4", "--rounds", "1",
+                                  "--cap", "0.01", "--peers", "/nonexistent"})
+                          .wait();
+  EXPECT_EQ(result.code, 1) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Motley private"), HasSubstr("spiral"),
+                                HasSubstr("not measured  all_reduce of 4 B on 2 ranks")));
 }
 
 TEST(MotleyPerf, ExplainsWhichAlgorithmACallTakes) {

@@ -2,6 +2,8 @@
 // goals, and peers that were not run. And that its children are run, limited and ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -133,9 +135,16 @@ TEST(Children, AreRunAtOnceAndToldApartByHowTheyEnd) {
   EXPECT_THAT(run_all({{{"/bin/sh", "-c", "test $A = b"}, {{"A", "b"}}}}, seconds(30)), IsEmpty());
 }
 
+// Nobody is left who could write to the pipe, so that reading it ends.
 TEST(Children, AreKilledWithAllThatTheyStartedWhenTheyTakeTooLong) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
   EXPECT_THAT(run_all({{{"/bin/sh", "-c", "sleep 100 & sleep 100"}}}, seconds(0.1)),
               HasSubstr("killed"));
+  close(ends[1]);
+  pollfd item{.fd = ends[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&item, 1, 10'000), 1) << "a child of the child lives";
+  close(ends[0]);
 }
 
 TEST(Machine, TellsHowFastItsCoresTalkAndCopy) {

@@ -75,9 +75,10 @@ void pin(int core) {
 template <class Body>
 double in_processes(int processes, const Body& body) {
   const std::vector<int> all = cores();
+  if (static_cast<int>(all.size()) < processes) return 0;
   void* const memory =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED || static_cast<int>(all.size()) < processes) return 0;
+  if (memory == MAP_FAILED) return 0;
   Board* const board = new (memory) Board;
   std::vector<pid_t> children;
   bool good = true;

@@ -15,8 +15,8 @@ namespace motley::perf {
 namespace {
 
 constexpr const char* kColumns =
-    "collective        size       count type     op      place buffers   algorithm         "
-    "time us  algbw  busbw wrong    p50 us    p99 us\n";
+    "collective        size       count type     op           place buffers   algorithm           "
+    " time us  algbw  busbw wrong    p50 us    p99 us\n";
 
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
@@ -46,9 +46,8 @@ const char* op_text(const Cell& cell) { return reduces(cell.kind) ? name(cell.op
 std::string row(const Result& result, int ranks) {
   const Cell& cell = result.cell;
   return fmt::format(
-      "{:<15} {:>6} {:>11} {:<8} {:<7} {:<5} {:<9} {:<16} {:>8.2f} {:>6.2f} {:>6.2f} {:>5} "
-      "{:>9.2f} "
-      "{:>9.2f}\n",
+      "{:<15} {:>6} {:>11} {:<8} {:<12} {:<5} {:<9} {:<19} {:>8.2f} {:>6.2f} {:>6.2f} {:>5} "
+      "{:>9.2f} {:>9.2f}\n",
       name(cell.kind), size_text(cell.bytes()), cell.count, name(cell.dtype), op_text(cell),
       name(cell.place), name(cell.buffers), result.algorithm, micros(result.timing.time),
       bandwidth(result), bandwidth(result) * bus_factor(cell.kind, ranks), result.wrong,

@@ -78,7 +78,7 @@ class Versus {
            {"rounds", options.rounds}});
   }
 
-  void run() {
+  int run() {
     fmt::print("motley-perf --versus, commit {}, {}\n", commit_text(), machine_text());
     for (const Competitor& competitor : competitors_) {
       if (competitor.missing.empty()) continue;
@@ -90,6 +90,7 @@ class Versus {
     }
     print_tables(comparison_);
     print_goals(comparison_);
+    return bad_runs_;
   }
 
  private:
@@ -113,25 +114,31 @@ class Versus {
         options_.block_limit);
     const double took = to_seconds(Clock::real().now() - start);
     const double after = exchange_ns();
-    const int cells = read_cells(json, block, round, competitor, before, after);
+    const Read read = read_cells(json, block, round, competitor, before, after);
+    if (competitors_[competitor].ours && (!failure.empty() || read.wrong > 0)) ++bad_runs_;
     fmt::print("  {:<24} {:>3} cells in {:>6.1f} s, probe {:>4.0f} and {:>4.0f} ns{}{}\n",
-               competitors_[competitor].name, cells, took, before, after,
+               competitors_[competitor].name, read.cells, took, before, after,
                failure.empty() ? "" : "; ", failure);
     std::fflush(stdout);
   }
 
-  int read_cells(const std::string& path, const Block& block, int round, std::size_t competitor,
-                 double before, double after) {
+  struct Read {
     int cells = 0;
+    int wrong = 0;  // beside them
+  };
+  Read read_cells(const std::string& path, const Block& block, int round, std::size_t competitor,
+                  double before, double after) {
+    Read read;
     std::ifstream in(path);
     for (std::string line; std::getline(in, line);) {
       nlohmann::json cell = nlohmann::json::parse(line, nullptr, false);
       if (cell.is_discarded() || cell.value("line", "") != "cell") continue;
       if (cell.at("wrong") != 0) {
         fmt::print("  wrong result, left out: {}\n", line);
+        ++read.wrong;
         continue;
       }
-      ++cells;
+      ++read.cells;
       const Point point{block.ranks, block.kind,
                         cell.at("place") == name(Place::kIn) ? Place::kIn : Place::kOut,
                         cell.at("bytes")};
@@ -145,7 +152,7 @@ class Versus {
                    {"probe_after_ns", after}});
       write(cell);
     }
-    return cells;
+    return read;
   }
 
   // Every rank reads its share of all buffers once and writes it once: as much as if it copied its
@@ -183,10 +190,11 @@ class Versus {
   std::vector<Competitor> competitors_;
   Comparison comparison_;
   std::ofstream json_;
+  int bad_runs_ = 0;  // of ours
 };
 
 }  // namespace
 
-void versus(const Plan& plan, const VersusOptions& options) { Versus(plan, options).run(); }
+int versus(const Plan& plan, const VersusOptions& options) { return Versus(plan, options).run(); }
 
 }  // namespace motley::perf

@@ -83,8 +83,11 @@ void print_goals(const Comparison& comparison) {
       fmt::print("  not measured  {}\n", goal.what);
       continue;
     }
-    fmt::print("  {:>4} of {:<4}  {} (at most {:.4g}): {:.3g} at {}\n", verdict.met, verdict.points,
-               goal.what, goal.at_most, verdict.worst, where(verdict.worst_point));
+    const bool compared = verdict.worst_point.ranks != 0;
+    fmt::print("  {:>4} of {:<4}  {} (at most {:.4g}): {}\n", verdict.met, verdict.points,
+               goal.what, goal.at_most,
+               compared ? fmt::format("{:.3g} at {}", verdict.worst, where(verdict.worst_point))
+                        : "nothing to compare with");
     if (!verdict.open.empty()) {
       fmt::print("                not run, so not beaten: {}\n", fmt::join(verdict.open, "; "));
     }
