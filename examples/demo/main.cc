@@ -15,6 +15,7 @@
 #include <string>
 
 #include "comm/error.h"
+#include "comm/version.h"
 #include "examples/demo/experiment.h"
 #include "examples/demo/report.h"
 #include "examples/demo/settings.h"
@@ -37,8 +38,28 @@ DEFINE_string(worker, "", "be a worker with this synchronizer (set by the demo i
 DEFINE_string(prefix, "", "of a worker's files");
 DEFINE_uint64(seed, 1, "of a worker's data order and initial model");
 
+DECLARE_bool(help);
+
 namespace demo {
 namespace {
+
+constexpr const char* kUsage =
+    R"(motley-demo [flags]: trains a factorization machine with one worker, then with several by
+all-reduce and by partial-reduce, with and without a slow one, and shows what partial-reduce gains.
+  --data FILE           to train on, libsvm or libffm (a9a)
+  --test FILE           to test on (every fifth row of --data)
+  --out FOLDER          of the report (build/demo)
+  --workers N           worker processes (4)
+  --slow X              the last worker is so many times slower (4)
+  --repeats N           of each experiment; medians are shown (3)
+  --epochs N            passes of the single worker over the data (10)
+  --parallel_epochs N   passes of several workers over the data (14)
+  --sync_rows N         rows of a local step (as many as make 16 steps an epoch)
+  --base_step_ms X      shortest local step, reached by sleeping (10)
+  --group_size P        workers that partial-reduce averages at a time (2)
+  --factors K           of the factorization machine (8)
+  --learning_rate X     of AdaGrad; multiplied by the root of the number of workers (0.15)
+)";
 
 Settings settings_from_flags() {
   Settings settings{.data = FLAGS_data,
@@ -129,8 +150,17 @@ void run_demo(const Settings& settings, const Programs& programs) {
 }  // namespace demo
 
 int main(int argc, char** argv, char** environment) {
-  gflags::SetUsageMessage("shows what partial-reduce gains over all-reduce");
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, true);
+  if (FLAGS_help) {
+    fmt::print("{}", demo::kUsage);
+    return 0;
+  }
+  gflags::SetVersionString(motley::version_text());
+  gflags::HandleCommandLineHelpFlags();
+  if (argc > 1) {
+    fmt::print(stderr, "motley-demo: \"{}\" is no flag. See --help.\n", argv[1]);
+    return 2;
+  }
   try {
     const demo::Settings settings = demo::settings_from_flags();
     if (!FLAGS_worker.empty()) {
