@@ -43,7 +43,7 @@ void run_local(int size, const std::function<void(Communicator&)>& body, const O
     threads.emplace_back([&, rank] {
       try {
         Communicator& seat = seats[static_cast<std::size_t>(rank)];
-        if (!options.topology.empty()) settle_topology(seat, one_host);
+        if (options.topology != "auto") settle_topology(seat, one_host);
         body(seat);
       } catch (const std::exception& error) {
         fail(rank, fmt::format("its thread threw: {}", error.what()));

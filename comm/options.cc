@@ -190,7 +190,7 @@ std::string Options::to_text() const {
   line("transport", transport, "MOTLEY_TRANSPORT");
   line("algorithm", algorithm, "MOTLEY_ALGORITHM");
   line("cma", cma, "MOTLEY_CMA");
-  line("topology", topology.empty() ? "hosts, usual links" : topology, "MOTLEY_TOPOLOGY");
+  line("topology", topology, "MOTLEY_TOPOLOGY");
   line("interface", interface.empty() ? "by route" : interface, "MOTLEY_IFACE");
   line("ports", ports.empty() ? "any" : ports, "MOTLEY_PORTS");
   line("host", host.empty() ? "found out" : host, "MOTLEY_HOST");

@@ -43,8 +43,9 @@ struct Options {
   //                       where the kernel lets them and it is faster; "off": never
   std::string cma = "auto";
   // MOTLEY_TOPOLOGY       what algorithms are chosen by: "probe", links as measured while joining;
-  //                       a file (topology.h), read by rank 0; empty: hosts, and usual links
-  std::string topology;
+  //                       "hosts", hosts and usual links; a file (topology.h), read by rank 0;
+  //                       "auto", as measured where there are several hosts, else usual links
+  std::string topology = "auto";
   Duration timeout = seconds(30);  // MOTLEY_TIMEOUT        seconds a call may take
   Duration join_timeout =
       seconds(60);                    // MOTLEY_JOIN_TIMEOUT   seconds to wait for all ranks to join

@@ -35,7 +35,7 @@ DEFINE_bool(explain, false, "say which algorithm each call takes, at what price;
 DEFINE_bool(model, false, "measure every algorithm and say how well the cost model tells them");
 DEFINE_bool(versus, false, "compare with Open MPI, MPICH and Gloo in turns, where they are there");
 DEFINE_string(ranks, "2,4,8", "with --versus and --model: numbers of ranks");
-DEFINE_int32(rounds, 3, "with --versus and --model: how often each is run");
+DEFINE_int32(rounds, 3, "how often each is run, with --versus; with --model 5 unless set");
 DEFINE_string(peers, "", "with --versus: folder of the peers' programs; empty: as built");
 
 namespace motley::perf {
@@ -48,13 +48,14 @@ constexpr const char* kUsage =
     "  motley-perf --versus --cap 0.5         beside Open MPI, MPICH and Gloo, with ratios\n"
     "Exit codes: 0, 1 when a call failed or a result was wrong, 2 for a wrong value of a flag.";
 
-// One table for each collective and size.
+// What is known of the machines, then one table for each collective and size.
 void explain_cells(Communicator& comm, Plan plan) {
   const MotleySubject subject(comm);
   plan.places.resize(1);
   plan.buffers.resize(1);
   plan.algorithms = {"auto"};
   if (comm.rank() != 0) return;
+  fmt::print("{}\n", comm.topology().to_text());
   for (const Cell& cell : cells(plan, comm.size())) fmt::print("{}\n", subject.explanation(cell));
 }
 
@@ -88,9 +89,15 @@ void check_rounds() {
               fmt::format("motley-perf: --rounds is {}. Use 1 or more.", FLAGS_rounds));
 }
 
+void set_default(const char* flag, const char* value) {
+  gflags::SetCommandLineOptionWithMode(flag, value, gflags::SET_FLAGS_DEFAULT);
+}
+
 // Prices are of use only for the machine that they are held against: its links are measured, unless
 // the environment names another topology.
 int run_model() {
+  set_default("cap", "0.3");
+  set_default("rounds", "5");
   const Plan plan = plan_from_flags();
   const std::string topology = Options::from_environment().topology;
   check_rounds();
@@ -98,18 +105,15 @@ int run_model() {
                .rounds = FLAGS_rounds,
                .self = path_of_self().string(),
                .transport = FLAGS_transport,
-               .topology = topology.empty() ? "probe" : topology});
+               .topology = topology == "auto" ? "probe" : topology});
   return 0;
 }
 
 // All of what Motley is asked to be compared in, unless flags say otherwise.
 void set_versus_defaults() {
-  const auto set = [](const char* flag, const char* value) {
-    gflags::SetCommandLineOptionWithMode(flag, value, gflags::SET_FLAGS_DEFAULT);
-  };
-  set("e", "256M");
-  set("cap", "0.5");
-  set("collectives", "all_reduce,all_to_all");
+  set_default("e", "256M");
+  set_default("cap", "0.5");
+  set_default("collectives", "all_reduce,all_to_all");
 }
 
 int run_versus() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -13,9 +14,10 @@ namespace motley {
 namespace {
 
 constexpr int kAllPairs = 8;  // hosts of which all pairs are measured
+constexpr Duration kAlike = std::chrono::microseconds(100);  // latencies that differ by less
 
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
@@ -89,29 +91,25 @@ class Probe {
   }
 
   Topology run() {
-    const auto epoch = [this] { return 2 * comm_.world().next_call(); };  // all ranks' calls agree
-    const auto measure = [this](LinkReading& reading, std::uint32_t e,
-                                const std::vector<int>& ranks) {
-      if (std::find(ranks.begin(), ranks.end(), comm_.rank()) != ranks.end())
-        reading = read_link(comm_, e, ranks);
-    };
     const std::size_t mine = at(known_.host_of(comm_.rank()));
     const Host& host = known_.hosts()[mine];
     comm_.barrier().wait();
-    std::uint32_t e = epoch();
+    const std::uint32_t e = epoch();
     if (comm_.rank() == host.ranks.front()) hosts_[mine] = read_host(comm_, e);
     comm_.barrier().wait();
-    measure(within_[mine], e = epoch(), on_one_socket(known_, host));
+    measure(within_[mine], epoch(), on_one_socket(known_, host), Way::kWithinHost);
     comm_.barrier().wait();
-    measure(across_[mine], e = epoch(), on_two_sockets(known_, host));
-    std::size_t next = 0;
-    for (const std::vector<Pair>& round : rounds_) {
-      comm_.barrier().wait();
-      e = epoch();
-      for (const Pair& pair : round)
-        measure(between_[next++], e, {first_rank(pair.a), first_rank(pair.b)});
-    }
-    share();
+    measure(across_[mine], epoch(), on_two_sockets(known_, host), Way::kWithinHost);
+    const auto links = [this](std::vector<LinkReading>& readings) {
+      add_up(readings, &LinkReading::known, &LinkReading::hop, &LinkReading::per_message,
+             &LinkReading::bytes_per_second);
+    };
+    between_ = measure_between([](std::size_t) { return true; });
+    for (auto* readings : {&within_, &across_, &between_}) links(*readings);
+    add_up(hosts_, &HostReading::call, &HostReading::reduce_bytes_per_second,
+           &HostReading::copy_bytes_per_second);
+    add_up(seats_, &Seat::cores, &Seat::first_core);
+    look_again(links);
     return result();
   }
 
@@ -125,21 +123,58 @@ class Probe {
   int host_count() const { return static_cast<int>(known_.hosts().size()); }
   int first_rank(int host) const { return known_.hosts()[at(host)].ranks.front(); }
 
-  // Adds up all ranks' readings, of which one each is not zero.
-  void share() {
-    std::vector<double> all;
-    const auto each = [this](const auto& fields) {
-      for (auto* list : {&within_, &across_, &between_}) {
-        for (LinkReading& r : *list) fields(r.known, r.hop, r.per_message, r.bytes_per_second);
+  std::uint32_t epoch() { return 2 * comm_.world().next_call(); }  // all ranks' calls agree
+  void measure(LinkReading& reading, std::uint32_t e, const std::vector<int>& ranks, Way way) {
+    if (std::find(ranks.begin(), ranks.end(), comm_.rank()) != ranks.end())
+      reading = read_link(comm_, e, ranks, way);
+  }
+
+  // Of the pairs that are wanted, by position in pairs_.
+  std::vector<LinkReading> measure_between(const std::function<bool(std::size_t)>& wanted) {
+    std::vector<LinkReading> readings(pairs_.size());
+    std::size_t next = 0;
+    for (const std::vector<Pair>& round : rounds_) {
+      const std::size_t first = next;
+      next += round.size();
+      bool any = false;
+      for (std::size_t i = first; i < next; ++i) any = any || wanted(i);
+      if (!any) continue;
+      comm_.barrier().wait();
+      const std::uint32_t e = epoch();
+      for (std::size_t i = first; i < next; ++i) {
+        const std::vector<int> ranks = {first_rank(pairs_[i].a), first_rank(pairs_[i].b)};
+        if (wanted(i)) measure(readings[i], e, ranks, Way::kBetweenHosts);
       }
-      for (HostReading& r : hosts_)
-        fields(r.call, r.reduce_bytes_per_second, r.copy_bytes_per_second);
-      for (Seat& s : seats_) fields(s.cores, s.first_core);
-    };
-    each([&](auto&... field) { all.insert(all.end(), {field...}); });
+    }
+    return readings;
+  }
+
+  // What seems unlike the others may have been held up by something else: the better of two
+  // readings counts.
+  void look_again(const std::function<void(std::vector<LinkReading>&)>& add_up_links) {
+    if (pairs_.empty()) return;
+    const std::vector<Host> hosts = measured_hosts();
+    std::vector<bool> odd(pairs_.size());
+    for (std::size_t i = 0; i < pairs_.size(); ++i) odd[i] = is_unusual(i, hosts);
+    std::vector<LinkReading> again = measure_between([&](std::size_t i) { return odd[i]; });
+    add_up_links(again);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (!odd[i]) continue;
+      between_[i].hop = std::min(between_[i].hop, again[i].hop);
+      between_[i].per_message = std::min(between_[i].per_message, again[i].per_message);
+      between_[i].bytes_per_second =
+          std::max(between_[i].bytes_per_second, again[i].bytes_per_second);
+    }
+  }
+
+  // Adds up the fields of all ranks, of which one each is not zero.
+  template <class Record, class... Field>
+  void add_up(std::vector<Record>& records, Field Record::*... field) {
+    std::vector<double> all;
+    for (const Record& record : records) all.insert(all.end(), {record.*field...});
     comm_.all_reduce(all, ReduceOp::kSum).wait();
     auto next = all.begin();
-    each([&](auto&... field) { ((field = *next++), ...); });
+    for (Record& record : records) ((record.*field = *next++), ...);
   }
 
   Link link_of(const LinkReading& reading, double call, bool one_core_each) const {
@@ -191,40 +226,68 @@ class Probe {
     costs.within = typical(within_, true).value_or(costs.within);
     costs.across = typical(across_, true).value_or(costs.within);
     costs.between = typical(between_, false).value_or(costs.between);
-    std::vector<Host> hosts = known_.hosts();
-    for (std::size_t h = 0; h < hosts.size(); ++h) {
-      hosts[h].cores = cores_of(hosts[h]);
-      if (!pairs_.empty()) hosts[h].ports = 1;
-      hosts[h].port_bytes_per_second = 0;
-    }
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {  // a port is as fast as its best link
-      for (const int h : {pairs_[i].a, pairs_[i].b}) {
-        double& speed = hosts[at(h)].port_bytes_per_second;
-        speed = std::max(speed, between_[i].bytes_per_second);
-      }
-    }
+    std::vector<Host> hosts = measured_hosts();
     for (const Host& host : hosts) {
       costs.between.bytes_per_second =
           std::max(costs.between.bytes_per_second, host.port_bytes_per_second);
     }
-    std::vector<HostLink> links = unusual(hosts, costs.between);
+    std::vector<HostLink> links;
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (is_unusual(i, hosts))
+        links.push_back({pairs_[i].a, pairs_[i].b, link_of(between_[i], call(), false)});
+    }
     return Topology(std::move(hosts), costs, std::move(links));
   }
 
-  // The measured links that are slower than the ports at their ends, or as late as few others.
-  std::vector<HostLink> unusual(const std::vector<Host>& hosts, const Link& usual) const {
-    std::vector<HostLink> links;
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      const auto [a, b] = pairs_[i];
-      const Link link = link_of(between_[i], call(), false);
-      const double port =
-          std::min(hosts[at(a)].port_bytes_per_second, hosts[at(b)].port_bytes_per_second);
-      const double later = static_cast<double>(link.latency.count()) /
-                           static_cast<double>(std::max<Duration::rep>(1, usual.latency.count()));
-      if (link.bytes_per_second < 0.7 * port || later > 2 || later < 0.5)
-        links.push_back({a, b, link});
+  std::vector<Host> measured_hosts() const {
+    std::vector<Host> hosts = known_.hosts();
+    for (std::size_t h = 0; h < hosts.size(); ++h) {
+      hosts[h].cores = cores_of(hosts[h]);
+      if (pairs_.empty()) continue;
+      hosts[h].ports = 1;
+      hosts[h].port_bytes_per_second = port_speed(static_cast<int>(h));
     }
-    return links;
+    even_out(hosts);
+    return hosts;
+  }
+
+  // A port is as fast as its best links: those that come near to the best are as good.
+  double port_speed(int host) const {
+    std::vector<double> speeds;
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (pairs_[i].a == host || pairs_[i].b == host)
+        speeds.push_back(between_[i].bytes_per_second);
+    }
+    const double best = *std::max_element(speeds.begin(), speeds.end());
+    std::erase_if(speeds, [best](double speed) { return speed < 0.6 * best; });
+    return median(speeds);
+  }
+
+  // Ports whose speeds are within a quarter of each other are alike: measurements differ by that.
+  static void even_out(std::vector<Host>& hosts) {
+    std::vector<double> speeds;
+    for (const Host& host : hosts) speeds.push_back(host.port_bytes_per_second);
+    std::sort(speeds.begin(), speeds.end());
+    for (std::size_t first = 0; first < speeds.size();) {
+      const auto end = std::upper_bound(speeds.begin(), speeds.end(), 1.25 * speeds[first]);
+      const std::vector<double> alike(speeds.begin() + static_cast<std::ptrdiff_t>(first), end);
+      for (Host& host : hosts) {
+        if (host.port_bytes_per_second >= alike.front() &&
+            host.port_bytes_per_second <= alike.back())
+          host.port_bytes_per_second = median(alike);
+      }
+      first += alike.size();
+    }
+  }
+
+  // Whether a link is slower than the ports at its ends, or nearer or farther than most.
+  bool is_unusual(std::size_t pair, const std::vector<Host>& hosts) const {
+    const Link link = link_of(between_[pair], call(), false);
+    const Link usual = *typical(between_, false);
+    const double port = std::min(hosts[at(pairs_[pair].a)].port_bytes_per_second,
+                                 hosts[at(pairs_[pair].b)].port_bytes_per_second);
+    const auto [near, far] = std::minmax(link.latency, usual.latency);
+    return link.bytes_per_second < 0.6 * port || (far - near > kAlike && far > 2 * near);
   }
 
   Communicator& comm_;

@@ -7,11 +7,12 @@
 namespace motley {
 
 // Every rank of `comm` calls this, with the same hosts, ranks and sockets in `known`. Some 10 ms
-// for each class of links: within hosts, across sockets, and as many rounds between hosts as it
-// takes to hear of all pairs of up to 8 hosts, or of some pairs of more. All ranks get the same
-// answer, equal to the bit. Measured are, through the executor: the time that starting a call
-// takes, latencies, times per message, bandwidths; and the speeds of reducing and copying. Hosts
-// get the cores that their processes may use and one port.
+// for links within hosts and across sockets; some 60 ms for each of the rounds between hosts that
+// it takes to hear of all pairs of up to 8 hosts (one fewer than hosts), or of some pairs of more;
+// longer where links have less than 100 Mbit/s. All ranks get the same answer, equal to the bit.
+// Measured are, through the executor: the time that starting a call takes, latencies, times per
+// message, bandwidths; and the speeds of reducing and copying. Hosts get the cores that their
+// processes may use and one port.
 Topology probe(Communicator& comm, const Topology& known);
 
 }  // namespace motley

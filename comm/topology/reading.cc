@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <span>
 #include <utility>
 
@@ -16,14 +15,23 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kProbeGroups = std::uint64_t{1} << 62;
-constexpr Duration kTokenTime = milliseconds(3);                 // for which a token goes round
-constexpr Duration kBurstTime = std::chrono::microseconds(400);  // the last burst may take longer
-constexpr Duration kSlowTime = milliseconds(5);  // after one that takes so long there is one more
-constexpr int kRepeats = 8;  // of a burst: the least time counts, for others may use the cores
+constexpr Duration kTokenTime = milliseconds(3);    // for which a token goes round
+constexpr std::size_t kTokenRounds = 3;             // but so often at least
+constexpr Duration kStreamTime = milliseconds(25);  // what a stream between hosts shall take
+constexpr std::size_t kLeastPart = 4 << 10;         // bytes of its messages
+constexpr int kParts = 32;                          // messages of a stream; twice that at most
+constexpr Duration kSlowTime = milliseconds(5);     // enough for all bursts of one length
+constexpr Duration kLongTime = milliseconds(50);    // even for very few
+constexpr std::size_t kLine = 63;                   // sizes are multiples of one more
 constexpr std::size_t kSmallBytes = 64;  // of the messages that show the time per message
-constexpr int kEnough = 16;              // messages in a burst, unless it is slow
-constexpr int kSmallMost = 1024;         // messages in a burst
-constexpr int kLargeMost = 16;
+
+// Bursts of 1, 2, 4, … messages. The last of them shall take a while.
+struct Bursts {
+  std::size_t message_bytes = 0;
+  int most = 0;     // messages
+  int repeats = 8;  // of each length
+  Duration enough = std::chrono::microseconds(400);
+};
 
 double nanoseconds(Duration time) { return static_cast<double>(time.count()); }
 
@@ -45,7 +53,7 @@ class Line {
                 .epoch = epoch}) {}
 
   // Both ranks call it; `data` of the first comes to the second in messages of `message_bytes`.
-  void pass(std::span<std::int64_t> data, std::size_t message_bytes) {
+  Request start(std::span<std::int64_t> data, std::size_t message_bytes) {
     Call call{.kind = CallKind::kBroadcast,
               .group = &group_,
               .number = group_.next_call(),
@@ -53,9 +61,11 @@ class Line {
               .out = View(data)};
     call.segment_bytes = message_bytes;
     call.timeout = comm_.options().timeout;
-    comm_.engine().start(call).wait();
+    return comm_.engine().start(call);
   }
-
+  void pass(std::span<std::int64_t> data, std::size_t message_bytes) {
+    start(data, message_bytes).wait();
+  }
   void pass(std::int64_t& word) { pass({&word, 1}, kSmallBytes); }
 
  private:
@@ -84,7 +94,7 @@ double token_hop(Communicator& comm, std::uint32_t epoch, const std::vector<int>
   const TimePoint end = comm.clock().now() + kTokenTime;
   while (going_on != 0) {
     const TimePoint start = comm.clock().now();
-    going_on = rounds.size() < 8 || start < end ? 1 : 0;
+    going_on = rounds.size() < kTokenRounds || start < end ? 1 : 0;
     out.pass(going_on);
     in.pass(going_on);
     rounds.push_back(nanoseconds(comm.clock().now() - start) / static_cast<double>(count));
@@ -92,35 +102,139 @@ double token_hop(Communicator& comm, std::uint32_t epoch, const std::vector<int>
   return median(rounds);
 }
 
+// What bursts of each length took: the least of several times, for others may use the cores.
+class BurstTimes {
+ public:
+  explicit BurstTimes(const Bursts& rule) : rule_(rule) {}
+
+  // A burst of `count` messages took so long. How many the next has; 0: no more.
+  std::int64_t after(std::int64_t count, Duration time) {
+    if (times_.empty() || times_.back().count != count) times_.push_back({count, time, 0, {}});
+    Burst& here = times_.back();
+    here.least = std::min(here.least, time);
+    here.all += time;
+    const Duration enough = ++here.repeats < kLeastRepeats ? kLongTime : kSlowTime;
+    if (here.repeats < rule_.repeats && here.all < enough) return count;
+    const bool goes_on = here.least < (count < kEnough ? kSlowTime : rule_.enough);
+    return count < rule_.most && (goes_on || times_.size() < 2) ? 2 * count : 0;
+  }
+
+  // ns by which each message more prolongs a burst.
+  double slope() const {
+    const Burst& last = times_.back();
+    const Burst& before = times_[times_.size() > 3 ? times_.size() - 4 : 0];
+    return std::max(1.0, nanoseconds(last.least - before.least) /
+                             static_cast<double>(last.count - before.count));
+  }
+
+ private:
+  struct Burst {
+    std::int64_t count = 0;
+    Duration least{};
+    int repeats = 0;
+    Duration all{};
+  };
+  static constexpr std::int64_t kEnough = 16;
+  static constexpr int kLeastRepeats = 3;
+
+  Bursts rule_;
+  std::vector<Burst> times_;
+};
+
 // ns by which each message more prolongs a burst, at the sender; 0 at the receiver.
-double burst_slope(Line& there, Line& back, bool sends, Communicator& comm, std::size_t bytes,
-                   int most) {
-  const std::size_t words = bytes / sizeof(std::int64_t);
-  std::vector<std::int64_t> data(static_cast<std::size_t>(most) * words);  // pages are touched here
-  std::map<std::int64_t, double> least;  // by messages in the burst
+double burst_slope(Line& there, Line& back, bool sends, Communicator& comm, const Bursts& rule) {
+  const std::size_t words = rule.message_bytes / sizeof(std::int64_t);
+  std::vector<std::int64_t> data(static_cast<std::size_t>(rule.most) * words);  // touched here
+  BurstTimes times(rule);
   std::int64_t count = 1;
-  for (int repeat = 0;; ++repeat) {
+  while (true) {
     there.pass(count);
     if (count == 0) break;
     const TimePoint start = comm.clock().now();
-    there.pass(std::span(data).first(static_cast<std::size_t>(count) * words), bytes);
+    there.pass(std::span(data).first(static_cast<std::size_t>(count) * words), rule.message_bytes);
     std::int64_t answer = 0;
     back.pass(answer);
-    if (!sends) continue;
-    const Duration time = comm.clock().now() - start;
-    const auto it = least.try_emplace(count, nanoseconds(time)).first;
-    it->second = std::min(it->second, nanoseconds(time));
-    if (repeat % kRepeats != kRepeats - 1 && time < kSlowTime) continue;
-    const double here = least[count];
-    const bool goes_on =
-        count < kEnough ? here < nanoseconds(kSlowTime) : here < nanoseconds(kBurstTime);
-    count = count < most && (goes_on || least.size() < 2) ? 2 * count : 0;
+    if (sends) count = times.after(count, comm.clock().now() - start);
   }
-  if (!sends) return 0;
-  const auto last = std::prev(least.end());
-  const auto before = least.size() > 3 ? std::prev(last, 3) : least.begin();
-  return std::max(
-      1.0, (last->second - before->second) / static_cast<double>(last->first - before->first));
+  return sends ? times.slope() : 0;
+}
+
+// ns between two arrivals of a stream that began at `start`. A rank that loses its core for a while
+// finds all that came meanwhile at once, the last of it just now: that one has the right time. What
+// limits rates lets some bytes pass at once, so the first third does not count. The median of what
+// pairs of the others say.
+double time_between(const std::vector<TimePoint>& arrivals, TimePoint start) {
+  const std::size_t count = arrivals.size();
+  const double mean = nanoseconds(arrivals.back() - start) / static_cast<double>(count);
+  std::vector<std::size_t> seen;
+  for (std::size_t i = count / 3; i < count; ++i) {
+    if (i + 1 == count || nanoseconds(arrivals[i + 1] - arrivals[i]) > mean / 4) seen.push_back(i);
+  }
+  std::vector<double> times;
+  for (const std::size_t i : seen) {
+    for (const std::size_t j : seen) {
+      if (j >= i + count / 4)
+        times.push_back(nanoseconds(arrivals[j] - arrivals[i]) / static_cast<double>(j - i));
+    }
+  }
+  return std::max(1.0, times.empty() ? mean : median(times));
+}
+
+// A stream of `parts` messages of `part` bytes, all of which are sent at once.
+struct Stream {
+  std::int64_t part = 0;
+  std::int64_t parts = 0;
+};
+
+struct StreamReading {
+  std::int64_t elapsed = 0;  // ns, at the receiver, which knows the speed
+  double bytes_per_second = 0;
+};
+
+Stream stream_of(double bytes, std::size_t segment) {
+  const auto part = static_cast<std::size_t>(bytes / kParts);
+  Stream stream;
+  stream.part = static_cast<std::int64_t>(std::min(segment, std::max(part, kLeastPart)) & ~kLine);
+  stream.parts = std::clamp(static_cast<std::int64_t>(bytes) / stream.part,
+                            std::int64_t{kParts / 2}, std::int64_t{2 * kParts});
+  return stream;
+}
+
+StreamReading read_stream(Line& there, const Stream& stream, Communicator& comm) {
+  const std::size_t words = static_cast<std::size_t>(stream.part) / sizeof(std::int64_t);
+  std::vector<std::int64_t> data(static_cast<std::size_t>(stream.parts) * words);
+  std::vector<Request> requests;
+  const TimePoint start = comm.clock().now();
+  for (std::size_t first = 0; first < data.size(); first += words) {
+    requests.push_back(
+        there.start(std::span(data).subspan(first, words), static_cast<std::size_t>(stream.part)));
+  }
+  std::vector<TimePoint> arrivals;
+  for (Request& request : requests) {
+    request.wait();
+    arrivals.push_back(comm.clock().now());
+  }
+  return {(arrivals.back() - start).count(),
+          static_cast<double>(stream.part) / time_between(arrivals, start) * 1e9};
+}
+
+// Bytes per second at which messages come, by a stream that takes some time, whatever the link; at
+// the receiver. 0 at the sender.
+double stream_speed(Line& there, Line& back, bool sends, Communicator& comm, std::size_t segment) {
+  const std::size_t coarse = std::min(std::size_t{16} << 10, segment);
+  const double time = burst_slope(there, back, sends, comm, {coarse, 64, 3, milliseconds(2)});
+  double bytes = nanoseconds(kStreamTime) / std::max(1.0, time) * static_cast<double>(coarse);
+  while (true) {
+    Stream stream = stream_of(bytes, segment);
+    there.pass(stream.part);
+    there.pass(stream.parts);
+    StreamReading reading = read_stream(there, stream, comm);
+    back.pass(reading.elapsed);
+    const bool longest = stream.parts == 2 * kParts && stream.part == stream_of(1e18, segment).part;
+    if (longest || reading.elapsed > kStreamTime.count() / 2)
+      return sends ? 0 : reading.bytes_per_second;
+    bytes = 3 * static_cast<double>(stream.part * stream.parts);  // the bursts were held up
+  }
 }
 
 template <class Body>
@@ -136,17 +250,23 @@ double least_time(Clock& clock, const Body& body) {
 
 }  // namespace
 
-LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks) {
+LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks,
+                      Way way) {
   LinkReading reading{.known = 1, .hop = token_hop(comm, epoch, ranks)};
   if (comm.rank() != ranks[0] && comm.rank() != ranks[1]) return {};
   const bool sends = comm.rank() == ranks[0];
   Line there(comm, epoch + 1, ranks[0], ranks[1]);
   Line back(comm, epoch + 1, ranks[1], ranks[0]);
-  reading.per_message = burst_slope(there, back, sends, comm, kSmallBytes, kSmallMost);
+  const double slope = burst_slope(there, back, sends, comm, {kSmallBytes, 1024});
+  reading.per_message = std::min(slope, reading.hop);  // which is one message, and more
+  const std::size_t most = comm.engine().transport().max_message_bytes();
   const std::size_t bytes =
-      std::min(comm.options().segment_bytes, comm.engine().transport().max_message_bytes()) &
-      ~std::size_t{63};
-  const double large = burst_slope(there, back, sends, comm, bytes, kLargeMost);
+      std::max(kSmallBytes, std::min(comm.options().segment_bytes, most) & ~kLine);
+  if (way == Way::kBetweenHosts) {
+    const double speed = stream_speed(there, back, sends, comm, bytes);
+    return sends ? reading : LinkReading{.bytes_per_second = speed};
+  }
+  const double large = burst_slope(there, back, sends, comm, {bytes, 16});
   reading.bytes_per_second =
       static_cast<double>(bytes) / std::max(1.0, large - reading.per_message) * 1e9;
   return sends ? reading : LinkReading{};

@@ -22,9 +22,14 @@ struct HostReading {
   double copy_bytes_per_second = 0;
 };
 
+enum class Way { kWithinHost, kBetweenHosts };
+
 // All of `ranks`, two or more, call it. A token goes round through all of them, then the first two
-// exchange bursts; the first gets the reading. `epoch` is another one in every use.
-LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks);
+// exchange bursts; between hosts a stream follows, long enough that what a rate limit lets pass at
+// once does not count. Each gets the fields that it measured; the others are 0. `epoch` is another
+// one in every use.
+LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks,
+                      Way way);
 // One rank of the host calls it.
 HostReading read_host(Communicator& comm, std::uint32_t epoch);
 

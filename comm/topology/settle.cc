@@ -14,12 +14,15 @@
 namespace motley {
 namespace {
 
+bool is_one_host(const std::vector<int>& host_of) {
+  return std::ranges::all_of(host_of, [](int host) { return host == 0; });
+}
+
 // Hosts and sockets; the costs are the transport's guess.
 Topology known_topology(Communicator& comm, const std::vector<int>& host_of, bool sockets) {
   const Link link = comm.engine().transport().link();
-  const bool one_host = std::ranges::all_of(host_of, [](int host) { return host == 0; });
   TopologyCosts costs{.between = link};
-  if (one_host) costs.within = costs.across = link;
+  if (is_one_host(host_of)) costs.within = costs.across = link;
   std::vector<Host> hosts = Topology::hosts(host_of, costs).hosts();
   if (sockets) {
     std::vector<std::int32_t> nodes(host_of.size());
@@ -54,7 +57,7 @@ Topology read_by_rank_0(Communicator& comm, const std::string& path) {
       if (topology.ranks() != comm.size()) {
         throw Error(ErrorCode::kInvalid,
                     fmt::format("{}: it describes {} ranks, but the job has {}. Describe as many, "
-                                "or leave MOTLEY_TOPOLOGY empty.",
+                                "or set MOTLEY_TOPOLOGY to auto.",
                                 path, topology.ranks(), comm.size()));
       }
       text = topology.to_text();
@@ -72,15 +75,20 @@ Topology read_by_rank_0(Communicator& comm, const std::string& path) {
 
 enum class Source : std::int64_t { kKnown, kProbe, kFile };
 
+Source source_of(const std::string& wanted, bool one_host) {
+  if (wanted == "hosts") return Source::kKnown;
+  if (wanted == "probe") return Source::kProbe;
+  if (wanted == "auto") return one_host ? Source::kKnown : Source::kProbe;
+  return Source::kFile;
+}
+
 }  // namespace
 
 void settle_topology(Communicator& comm, const std::vector<int>& host_of) {
   const std::string& wanted = comm.options().topology;
   if (comm.size() == 1) return;
-  const Source mine = wanted.empty()      ? Source::kKnown
-                      : wanted == "probe" ? Source::kProbe
-                                          : Source::kFile;
-  std::vector<std::int64_t> source = {static_cast<std::int64_t>(mine)};
+  std::vector<std::int64_t> source = {
+      static_cast<std::int64_t>(source_of(wanted, is_one_host(host_of)))};
   comm.broadcast(source, 0).wait();
   switch (static_cast<Source>(source[0])) {
     case Source::kKnown:

@@ -121,8 +121,9 @@ TEST(MotleyPerf, SetsPricesBesideWhatEveryAlgorithmTakes) {
   const auto result =
       run({"--model", "--ranks", "2", "--rounds", "1", "-b", "4K", "-e", "4K", "--cap", "0.01"});
   EXPECT_EQ(result.code, 0) << result.error;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("  ring "), HasSubstr("of 1 points"),
-                                HasSubstr("median error of a price: ")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("  ring "), HasSubstr("of 1 points"),
+                    HasSubstr("2 ranks: order right at "), HasSubstr("median error of a price: ")));
 }
 
 TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {

@@ -75,14 +75,31 @@ TEST_F(SettleFile, IsRefusedOnAllRanksIfItIsWrong) {
 }
 
 TEST(Settle, KnowsHostsAndTheTransportsLink) {
+  Options options;
+  options.topology = "hosts";
+  test::run_ranks_on(
+      "sim", 4,
+      [](Communicator& comm) {
+        settle_topology(comm, {0, 0, 1, 1});
+        EXPECT_EQ(comm.topology().hosts().size(), 2U);
+        EXPECT_FALSE(comm.topology().same_host(1, 2));
+        EXPECT_EQ(comm.topology().costs().between, Link{});
+        settle_topology(comm, {0, 0, 0, 0});
+        EXPECT_EQ(comm.topology().hosts().size(), 1U);
+        EXPECT_EQ(comm.topology().costs().within, Link{});
+      },
+      options);
+}
+
+// Only a probe finds ports.
+TEST(Settle, ProbesOfItselfWhereThereAreSeveralHosts) {
   test::run_ranks_on("sim", 4, [](Communicator& comm) {
-    settle_topology(comm, {0, 0, 1, 1});
-    EXPECT_EQ(comm.topology().hosts().size(), 2U);
-    EXPECT_FALSE(comm.topology().same_host(1, 2));
-    EXPECT_EQ(comm.topology().costs().between, Link{});
     settle_topology(comm, {0, 0, 0, 0});
-    EXPECT_EQ(comm.topology().hosts().size(), 1U);
-    EXPECT_EQ(comm.topology().costs().within, Link{});
+    EXPECT_EQ(comm.topology().hosts()[0].cores, 0);
+    settle_topology(comm, {0, 0, 1, 1});
+    ASSERT_EQ(comm.topology().hosts().size(), 2U);
+    EXPECT_EQ(comm.topology().hosts()[1].ports, 1);
+    EXPECT_GT(comm.topology().hosts()[1].port_bytes_per_second, 0);
   });
 }
 
