@@ -178,7 +178,11 @@ Topology::Route Topology::route(int from, int to) const noexcept {
   Route route{.out = from, .in = ranks() + to, .link = &link(from, to)};
   route.out_bytes_per_second = route.in_bytes_per_second = route.link->bytes_per_second;
   if (a.host == b.host) {
-    if (a.core >= 0) route.out = a.core;
+    if (a.core >= 0) {
+      route.out = a.core;
+      route.out_bytes_per_second =
+          std::max(route.in_bytes_per_second, costs_.copy_bytes_per_second);
+    }
     if (b.core >= 0) route.in = b.core;
     return route;
   }

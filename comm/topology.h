@@ -9,8 +9,8 @@
 // it for Link::per_message plus its size over the speed, takes the latency of its link, and waits
 // for its turn at the receiver's port, which it occupies likewise.
 // - Every rank has one port out and one in, unless its host says otherwise.
-// - Host::cores: the ranks of the host share so many cores, dealt out in turns; a core is the port,
-//   out and in, of its ranks' messages within the host, and does their reductions.
+// - Host::cores: the ranks of the host share so many cores, each of which does for one rank at a
+//   time: copies what it sends within the host, takes in what it receives, reduces.
 // - Host::ports: the ranks of the host share so many network ports, dealt out in turns; each takes
 //   messages to and from other hosts at Host::port_bytes_per_second, out and in at once.
 // - A pair of hosts with a link of its own (HostLink) shares that link, one message after another

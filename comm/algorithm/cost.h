@@ -6,7 +6,7 @@
 // The model is that of topology.h, which the simulator shares (traffic.h), with the executor's
 // rules: steps start by the rules of schedule.h with a window of 8, four pieces run at a time,
 // sends finish at once, a rank reduces and copies at the topology's speeds, one chunk after
-// another.
+// another, and takes a quarter of TopologyCosts::per_call for each that goes without a message.
 //
 // If all ranks together have at most kExactSteps steps (all families do up to 64 ranks; trees,
 // halving-doubling and barriers to 2,048 and more), all are walked through, and what is said is

@@ -7,6 +7,8 @@
 namespace motley {
 namespace {
 
+constexpr int kStepsPerCall = 4;  // copies and reductions of nothing that take as long as a call
+
 Duration time_of(double bytes, double bytes_per_second) {
   return Duration(static_cast<Duration::rep>(bytes / bytes_per_second * 1e9));
 }
@@ -46,9 +48,12 @@ void Prices::join_pieces() {
 
 Duration Prices::work(const Schedule& schedule, const Step& step) const {
   if (step.kind == Step::kSend || step.kind == Step::kRecv) return {};
-  return time_of(bytes_of(schedule, step), step.kind == Step::kCopy
-                                               ? topology_.costs().copy_bytes_per_second
-                                               : topology_.costs().reduce_bytes_per_second);
+  const TopologyCosts& costs = topology_.costs();
+  const double speed =
+      step.kind == Step::kCopy ? costs.copy_bytes_per_second : costs.reduce_bytes_per_second;
+  // What is done apart from a message takes a while however short it is.
+  const Duration start = step.is_local() ? costs.per_call / kStepsPerCall : Duration{};
+  return start + time_of(bytes_of(schedule, step), speed);
 }
 
 double Prices::bytes_of(const Schedule& schedule, const Step& step) const {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kWindow = kPricedWindow;
 constexpr int kLanes = kPricedLanes;
+constexpr std::uint64_t kMessages = std::uint64_t{1} << 63;  // in the numbers of their events
 
 class Simulation {
  public:
@@ -62,7 +63,7 @@ class Simulation {
   };
   struct Event {
     Duration time{};
-    std::uint64_t number = 0;  // breaks ties
+    std::uint64_t number = 0;  // breaks ties: what is done before what comes
     enum Kind : std::uint8_t { kTail, kArrival, kWorked } kind = kTail;
     int from = 0;
     int to = 0;  // of a message; the rank that works
@@ -93,6 +94,8 @@ class Simulation {
 
   void happen(Event event) {
     if (event.kind == Event::kTail) {  // its turn at the receiver's port
+      event.time = traffic_.turn(event.from, event.to, now_);
+      if (event.time > now_) return events_.push(event);
       event.kind = Event::kArrival;
       event.time = traffic_.take_in(event.from, event.to, event.bytes, now_);
       if (event.time > now_) return events_.push(event);
@@ -164,8 +167,8 @@ class Simulation {
     ++here.next;
     if (send) {
       const double bytes = prices_.bytes_of(schedule(r), step);
-      events_.push({traffic_.send(r, step.peer, bytes, now_), numbers_++, Event::kTail, r,
-                    step.peer, here.piece, 0, bytes});
+      events_.push({traffic_.send(r, step.peer, bytes, now_), kMessages | numbers_++, Event::kTail,
+                    r, step.peer, here.piece, 0, bytes});
     }
     return true;
   }

@@ -19,9 +19,11 @@ Traffic::Traffic(const Topology& topology)
 Duration Traffic::send(int from, int to, double bytes, Duration now) {
   const Topology::Route route = topology_->route(from, to);
   const Link& link = *route.link;
+  const Duration at_port = link.per_message + time_of(bytes, route.out_bytes_per_second);
+  if (route.out == topology_->core_of(from)) return on_core(from, at_port, now) + link.latency;
   Duration& port = free(route.out);
   const Duration start = std::max(port, now);
-  Duration end = occupy(port, link.per_message + time_of(bytes, route.out_bytes_per_second), now);
+  Duration end = occupy(port, at_port, now);
   const Duration on_link = time_of(bytes, link.bytes_per_second);
   if (route.wire >= 0) {
     end = std::max(end, occupy(free(route.wire), on_link, start + link.per_message));
@@ -34,15 +36,37 @@ Duration Traffic::send(int from, int to, double bytes, Duration now) {
 Duration Traffic::take_in(int from, int to, double bytes, Duration now) {
   const Topology::Route route = topology_->route(from, to);
   const Duration time = route.link->per_message + time_of(bytes, route.in_bytes_per_second);
-  // Where the port takes out and in in turns, it takes the message in now; else it has done so
-  // while the message came.
-  if (route.in == topology_->core_of(to)) return occupy(free(route.in), time, now);
+  // A core takes the message in now; a port has done so while it came.
+  if (route.in == topology_->core_of(to)) return on_core(to, time, now);
   return free(route.in) = std::max(now, free(route.in) + time);
 }
 
 Duration Traffic::work(int rank, Duration time, Duration now) {
-  const int core = topology_->core_of(rank);
-  return occupy(core >= 0 ? free(core) : worked_[static_cast<std::size_t>(rank)], time, now);
+  if (topology_->core_of(rank) >= 0) return on_core(rank, time, now);
+  return occupy(worked_[static_cast<std::size_t>(rank)], time, now);
+}
+
+Duration Traffic::turn(int from, int to, Duration now) const {
+  const Topology::Route route = topology_->route(from, to);
+  const auto host = static_cast<std::size_t>(topology_->host_of(to));
+  if (route.in != topology_->core_of(to) || topology_->hosts()[host].ranks.size() > kMostInTurn)
+    return now;
+  return std::max({now, free(first_free_core(to)), worked_[static_cast<std::size_t>(to)]});
+}
+
+int Traffic::first_free_core(int rank) const {
+  const Host& host = topology_->hosts()[static_cast<std::size_t>(topology_->host_of(rank))];
+  int core = topology_->core_of(rank);
+  if (host.ranks.size() <= static_cast<std::size_t>(host.cores)) return core;
+  const int first = topology_->core_of(host.ranks.front());
+  for (int other = first; other < first + host.cores; ++other)
+    if (free(other) < free(core)) core = other;
+  return core;
+}
+
+Duration Traffic::on_core(int rank, Duration time, Duration now) {
+  Duration& worked = worked_[static_cast<std::size_t>(rank)];
+  return worked = occupy(free(first_free_core(rank)), time, std::max(worked, now));
 }
 
 }  // namespace motley

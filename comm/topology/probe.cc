@@ -1,6 +1,7 @@
 #include "comm/topology/probe.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "comm/machine.h"
+#include "comm/topology/arrivals.h"
 #include "comm/topology/reading.h"
 
 namespace motley {
@@ -15,12 +17,6 @@ namespace {
 
 constexpr int kAllPairs = 8;  // hosts of which all pairs are measured
 constexpr Duration kAlike = std::chrono::microseconds(100);  // latencies that differ by less
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 struct Pair {
   int a = 0;
@@ -101,8 +97,8 @@ class Probe {
     comm_.barrier().wait();
     measure(across_[mine], epoch(), on_two_sockets(known_, host), Way::kWithinHost);
     const auto links = [this](std::vector<LinkReading>& readings) {
-      add_up(readings, &LinkReading::known, &LinkReading::hop, &LinkReading::per_message,
-             &LinkReading::bytes_per_second);
+      add_up(readings, &LinkReading::known, &LinkReading::hop, &LinkReading::tree,
+             &LinkReading::per_message, &LinkReading::bytes_per_second);
     };
     between_ = measure_between([](std::size_t) { return true; });
     for (auto* readings : {&within_, &across_, &between_}) links(*readings);
@@ -123,7 +119,7 @@ class Probe {
   int host_count() const { return static_cast<int>(known_.hosts().size()); }
   int first_rank(int host) const { return known_.hosts()[at(host)].ranks.front(); }
 
-  std::uint32_t epoch() { return 2 * comm_.world().next_call(); }  // all ranks' calls agree
+  std::uint32_t epoch() { return 3 * comm_.world().next_call(); }  // all ranks' calls agree
   void measure(LinkReading& reading, std::uint32_t e, const std::vector<int>& ranks, Way way) {
     if (std::find(ranks.begin(), ranks.end(), comm_.rank()) != ranks.end())
       reading = read_link(comm_, e, ranks, way);
@@ -196,7 +192,30 @@ class Probe {
       speeds.push_back(reading.bytes_per_second);
     }
     if (hops.empty()) return std::nullopt;
-    return link_of({1, median(hops), median(messages), median(speeds)}, call(), cores);
+    return link_of({.known = 1,
+                    .hop = median(hops),
+                    .per_message = median(messages),
+                    .bytes_per_second = median(speeds)},
+                   call(), cores);
+  }
+
+  // Ranks that share cores do not rest while a collective is under way: a message waits for the
+  // turn of its receiver, who finds it in the cache if it is on the same core. The readings within
+  // hosts, by host, as they are for the average of all pairs where that is so.
+  std::vector<LinkReading> with_turns(std::vector<LinkReading> readings) const {
+    for (std::size_t h = 0; h < readings.size(); ++h) {
+      const std::size_t ranks = on_one_socket(known_, known_.hosts()[h]).size();
+      const auto cores = static_cast<std::size_t>(cores_of(known_.hosts()[h]));
+      if (readings[h].known == 0 || ranks <= cores) continue;
+      const int hops = 2 * std::bit_width(ranks - 1);  // up the tree and down
+      readings[h].hop = call() + std::max(0.0, readings[h].tree - call()) / hops;
+      const double each = static_cast<double>(ranks) / static_cast<double>(cores);
+      const double on_same = (each - 1) / static_cast<double>(ranks - 1);
+      readings[h].bytes_per_second =
+          1 / ((1 - on_same) / readings[h].bytes_per_second +
+               on_same / over_hosts(&HostReading::copy_bytes_per_second));
+    }
+    return readings;
   }
 
   double over_hosts(double HostReading::*field) const {
@@ -223,7 +242,7 @@ class Probe {
     costs.reduce_bytes_per_second = over_hosts(&HostReading::reduce_bytes_per_second);
     costs.copy_bytes_per_second = over_hosts(&HostReading::copy_bytes_per_second);
     costs.per_call = Duration(std::llround(call()));
-    costs.within = typical(within_, true).value_or(costs.within);
+    costs.within = typical(with_turns(within_), true).value_or(costs.within);
     costs.across = typical(across_, true).value_or(costs.within);
     costs.between = typical(between_, false).value_or(costs.between);
     std::vector<Host> hosts = measured_hosts();

@@ -6,8 +6,10 @@
 #include <span>
 #include <utility>
 
+#include "comm/algorithm/families.h"
 #include "comm/executor/engine.h"
 #include "comm/kernel/reduce.h"
+#include "comm/topology/arrivals.h"
 
 namespace motley {
 namespace {
@@ -15,14 +17,17 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kProbeGroups = std::uint64_t{1} << 62;
+constexpr std::uint64_t kTree = std::uint64_t{1} << 61;
 constexpr Duration kTokenTime = milliseconds(3);    // for which a token goes round
 constexpr std::size_t kTokenRounds = 3;             // but so often at least
+constexpr int kTrees = 64;                          // all-reduces, one after another
 constexpr Duration kStreamTime = milliseconds(25);  // what a stream between hosts shall take
 constexpr std::size_t kLeastPart = 4 << 10;         // bytes of its messages
 constexpr int kParts = 32;                          // messages of a stream; twice that at most
-constexpr Duration kSlowTime = milliseconds(5);     // enough for all bursts of one length
+constexpr Duration kSlowTime = milliseconds(5);     // of a burst
 constexpr Duration kLongTime = milliseconds(50);    // even for very few
 constexpr std::size_t kLine = 63;                   // sizes are multiples of one more
+constexpr std::size_t kLargeBytes = 1 << 20;        // of a message, at most
 constexpr std::size_t kSmallBytes = 64;  // of the messages that show the time per message
 
 // Bursts of 1, 2, 4, … messages. The last of them shall take a while.
@@ -31,16 +36,10 @@ struct Bursts {
   int most = 0;     // messages
   int repeats = 8;  // of each length
   Duration enough = std::chrono::microseconds(400);
+  Duration patience = milliseconds(20);  // for all bursts of one length
 };
 
 double nanoseconds(Duration time) { return static_cast<double>(time.count()); }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Messages from one rank to another, or calls of a rank with itself.
 class Line {
@@ -102,6 +101,26 @@ double token_hop(Communicator& comm, std::uint32_t epoch, const std::vector<int>
   return median(rounds);
 }
 
+// ns that all of `ranks` take to add up a word along a tree; at the first of them.
+double tree_time(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks) {
+  Group group(ranks, {.id = kProbeGroups | kTree, .epoch = epoch});
+  std::int64_t word = 0;
+  std::vector<double> times;
+  for (int i = 0; i < kTrees; ++i) {
+    Call call{.kind = CallKind::kAllReduce,
+              .group = &group,
+              .number = group.next_call(),
+              .in = View(std::span(&word, 1)),
+              .out = View(std::span(&word, 1))};
+    call.algorithm = find_algorithm(call.kind, "tree");
+    call.timeout = comm.options().timeout;
+    const TimePoint start = comm.clock().now();
+    comm.engine().start(call).wait();
+    times.push_back(nanoseconds(comm.clock().now() - start));
+  }
+  return comm.rank() == ranks[0] ? median(times) : 0;
+}
+
 // What bursts of each length took: the least of several times, for others may use the cores.
 class BurstTimes {
  public:
@@ -113,18 +132,20 @@ class BurstTimes {
     Burst& here = times_.back();
     here.least = std::min(here.least, time);
     here.all += time;
-    const Duration enough = ++here.repeats < kLeastRepeats ? kLongTime : kSlowTime;
+    const Duration enough = ++here.repeats < kLeastRepeats ? kLongTime : rule_.patience;
     if (here.repeats < rule_.repeats && here.all < enough) return count;
     const bool goes_on = here.least < (count < kEnough ? kSlowTime : rule_.enough);
     return count < rule_.most && (goes_on || times_.size() < 2) ? 2 * count : 0;
   }
 
-  // ns by which each message more prolongs a burst.
+  // ns by which each message more prolongs a burst. Whatever held up some bursts: it is no longer
+  // than the longest burst says, and no less than half of what that says beside the shortest.
   double slope() const {
     const Burst& last = times_.back();
-    const Burst& before = times_[times_.size() > 3 ? times_.size() - 4 : 0];
-    return std::max(1.0, nanoseconds(last.least - before.least) /
-                             static_cast<double>(last.count - before.count));
+    const double mean = nanoseconds(last.least) / static_cast<double>(last.count);
+    const double late = slope(times_[times_.size() > 3 ? times_.size() - 4 : 0], last);
+    const double all = std::clamp(slope(times_.front(), last), 0.0, 2 * mean);
+    return std::max(1.0, std::clamp(late, all / 2, mean));
   }
 
  private:
@@ -134,6 +155,9 @@ class BurstTimes {
     int repeats = 0;
     Duration all{};
   };
+  static double slope(const Burst& from, const Burst& to) {
+    return nanoseconds(to.least - from.least) / static_cast<double>(to.count - from.count);
+  }
   static constexpr std::int64_t kEnough = 16;
   static constexpr int kLeastRepeats = 3;
 
@@ -157,27 +181,6 @@ double burst_slope(Line& there, Line& back, bool sends, Communicator& comm, cons
     if (sends) count = times.after(count, comm.clock().now() - start);
   }
   return sends ? times.slope() : 0;
-}
-
-// ns between two arrivals of a stream that began at `start`. A rank that loses its core for a while
-// finds all that came meanwhile at once, the last of it just now: that one has the right time. What
-// limits rates lets some bytes pass at once, so the first third does not count. The median of what
-// pairs of the others say.
-double time_between(const std::vector<TimePoint>& arrivals, TimePoint start) {
-  const std::size_t count = arrivals.size();
-  const double mean = nanoseconds(arrivals.back() - start) / static_cast<double>(count);
-  std::vector<std::size_t> seen;
-  for (std::size_t i = count / 3; i < count; ++i) {
-    if (i + 1 == count || nanoseconds(arrivals[i + 1] - arrivals[i]) > mean / 4) seen.push_back(i);
-  }
-  std::vector<double> times;
-  for (const std::size_t i : seen) {
-    for (const std::size_t j : seen) {
-      if (j >= i + count / 4)
-        times.push_back(nanoseconds(arrivals[j] - arrivals[i]) / static_cast<double>(j - i));
-    }
-  }
-  return std::max(1.0, times.empty() ? mean : median(times));
 }
 
 // A stream of `parts` messages of `part` bytes, all of which are sent at once.
@@ -222,7 +225,8 @@ StreamReading read_stream(Line& there, const Stream& stream, Communicator& comm)
 // the receiver. 0 at the sender.
 double stream_speed(Line& there, Line& back, bool sends, Communicator& comm, std::size_t segment) {
   const std::size_t coarse = std::min(std::size_t{16} << 10, segment);
-  const double time = burst_slope(there, back, sends, comm, {coarse, 64, 3, milliseconds(2)});
+  const double time =
+      burst_slope(there, back, sends, comm, {coarse, 64, 3, milliseconds(2), milliseconds(5)});
   double bytes = nanoseconds(kStreamTime) / std::max(1.0, time) * static_cast<double>(coarse);
   while (true) {
     Stream stream = stream_of(bytes, segment);
@@ -253,13 +257,14 @@ double least_time(Clock& clock, const Body& body) {
 LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector<int>& ranks,
                       Way way) {
   LinkReading reading{.known = 1, .hop = token_hop(comm, epoch, ranks)};
+  if (way == Way::kWithinHost) reading.tree = tree_time(comm, epoch + 2, ranks);
   if (comm.rank() != ranks[0] && comm.rank() != ranks[1]) return {};
   const bool sends = comm.rank() == ranks[0];
   Line there(comm, epoch + 1, ranks[0], ranks[1]);
   Line back(comm, epoch + 1, ranks[1], ranks[0]);
   const double slope = burst_slope(there, back, sends, comm, {kSmallBytes, 1024});
   reading.per_message = std::min(slope, reading.hop);  // which is one message, and more
-  const std::size_t most = comm.engine().transport().max_message_bytes();
+  const std::size_t most = std::min(kLargeBytes, comm.engine().transport().max_message_bytes());
   const std::size_t bytes =
       std::max(kSmallBytes, std::min(comm.options().segment_bytes, most) & ~kLine);
   if (way == Way::kBetweenHosts) {

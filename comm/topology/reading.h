@@ -11,7 +11,8 @@ namespace motley {
 // All fields are 0 where nothing was measured, so that the ranks' readings can be added up.
 struct LinkReading {
   double known = 0;        // 1 where it was measured
-  double hop = 0;          // ns from starting a call until its one message has come
+  double hop = 0;          // ns from starting a call until its one message has come, others at rest
+  double tree = 0;         // within a host: ns of an all-reduce of all `ranks` along a tree
   double per_message = 0;  // ns by which one more short message prolongs a call
   double bytes_per_second = 0;
 };

@@ -198,6 +198,8 @@ void SimNetwork::arrive(const EventQueue::Event& event) {
   const bool lost = receiver.dead || !receiver.seated;
   if (!lost) {
     TimePoint later = held_until(m);
+    if (later <= now_ && !m.admitted)
+      later = TimePoint(traffic_.turn(m.from, m.to, now_.time_since_epoch()));
     if (later <= now_ && !m.admitted) {
       m.admitted = true;
       later = TimePoint(traffic_.take_in(m.from, m.to, m.size, now_.time_since_epoch()));

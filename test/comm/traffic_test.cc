@@ -11,7 +11,8 @@ using std::chrono::microseconds;
 // A byte takes 1 us on every link, 4 us at host 1's port.
 constexpr double kSpeed = 1e6;
 const TopologyCosts kCosts = {.within = {microseconds(1), kSpeed},
-                              .between = {microseconds(10), kSpeed, microseconds(2)}};
+                              .between = {microseconds(10), kSpeed, microseconds(2)},
+                              .copy_bytes_per_second = 5 * kSpeed};
 
 TEST(Traffic, MessagesOfARankLeaveOneAfterAnother) {
   const Topology topology = Topology::hosts({0, 0, 0}, kCosts);
@@ -56,13 +57,16 @@ TEST(Traffic, HostsWithALinkOfTheirOwnShareIt) {
 }
 
 TEST(Traffic, RanksOfAHostShareItsCores) {
-  const Topology topology({{.ranks = {0, 1, 2}, .cores = 2}}, kCosts);  // 0 and 2 on one core
+  const Topology topology({{.ranks = {0, 1, 2}, .cores = 2}}, kCosts);
   Traffic traffic(topology);
-  EXPECT_EQ(traffic.send(0, 1, 5, {}), microseconds(6));
-  EXPECT_EQ(traffic.send(2, 1, 5, {}), microseconds(11));
+  EXPECT_EQ(traffic.send(0, 1, 5, {}), microseconds(2));  // 1 us to copy
+  EXPECT_EQ(traffic.send(2, 1, 5, {}), microseconds(2));  // on the other core
+  EXPECT_EQ(traffic.send(1, 2, 5, {}), microseconds(3));
+  EXPECT_EQ(traffic.turn(0, 1, {}), microseconds(2));
+  EXPECT_EQ(traffic.turn(0, 1, microseconds(6)), microseconds(6));
   EXPECT_EQ(traffic.take_in(0, 1, 5, microseconds(6)), microseconds(11));
-  EXPECT_EQ(traffic.work(1, microseconds(4), microseconds(6)), microseconds(15));
-  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(14));
+  EXPECT_EQ(traffic.work(1, microseconds(4), microseconds(6)), microseconds(15));  // after that
+  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(15));
 }
 
 TEST(Traffic, RanksWithCoresOfTheirOwnWorkWhileTheySend) {

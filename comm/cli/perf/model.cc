@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "comm/algorithm/families.h"
 #include "comm/cli/perf/report.h"
 #include "comm/cli/perf/sampling.h"
 #include "comm/cli/perf/scratch_folder.h"
@@ -24,8 +25,22 @@ struct PointTimes {
   Times price;
 };
 
+// The families of the plan's collectives that suit a host alone, in turns the other way round: who
+// is measured first may find the machine otherwise than who is last.
+std::vector<std::string> families_of(const Plan& plan, int round) {
+  std::vector<std::string> names;
+  for (const CallKind kind : plan.kinds) {
+    for (const Algorithm& family : algorithms_of(kind)) {
+      const bool known = std::find(names.begin(), names.end(), family.name) != names.end();
+      if (family.suits == nullptr && !known) names.emplace_back(family.name);
+    }
+  }
+  if (round % 2 == 1) std::reverse(names.begin(), names.end());
+  return names;
+}
+
 // One size a run: the families of a point are measured right after one another.
-std::vector<std::string> arguments(const Plan& plan, std::size_t bytes, int ranks,
+std::vector<std::string> arguments(const Plan& plan, std::size_t bytes, int ranks, int round,
                                    const std::string& transport, const std::string& json) {
   std::vector<std::string> kinds;
   for (const CallKind kind : plan.kinds) kinds.emplace_back(name(kind));
@@ -40,7 +55,7 @@ std::vector<std::string> arguments(const Plan& plan, std::size_t bytes, int rank
                                     "--places",
                                     "in",
                                     "--algorithm",
-                                    "all",
+                                    fmt::format("{}", fmt::join(families_of(plan, round), ",")),
                                     "--cap",
                                     fmt::format("{}", to_seconds(plan.rule.cap)),
                                     "--samples",
@@ -51,17 +66,17 @@ std::vector<std::string> arguments(const Plan& plan, std::size_t bytes, int rank
   return words;
 }
 
-// Adds the families of a run's file. "auto" is one of them under another name.
+// Adds the families of a run's file: the least times, for others may use the cores.
 void read(const std::string& path, int ranks, std::map<Point, PointTimes>& points) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     const nlohmann::json cell = nlohmann::json::parse(line, nullptr, false);
     if (cell.is_discarded() || cell.value("line", "") != "cell") continue;
-    if (cell.at("asked") == "auto" || !cell.contains("price_us")) continue;
+    if (!cell.contains("price_us")) continue;
     const Point point{ranks, parse_kinds(cell.at("collective")).front(), Place::kIn,
                       cell.at("bytes")};
     const std::string family = cell.at("asked");
-    points[point].measured[family].push_back(cell.at("time_us").get<double>() * 1e-6);
+    points[point].measured[family].push_back(cell.at("least_us").get<double>() * 1e-6);
     points[point].price[family].push_back(cell.at("price_us").get<double>() * 1e-6);
   }
 }
@@ -180,7 +195,7 @@ void model(const Plan& plan, const ModelOptions& options) {
         const ScratchFolder folder;
         const std::string json = folder.path() + "/cells.jsonl";
         Command command{{options.self}, {{"MOTLEY_TOPOLOGY", options.topology}}};
-        for (std::string& word : arguments(plan, bytes, ranks, options.transport, json)) {
+        for (std::string& word : arguments(plan, bytes, ranks, round, options.transport, json)) {
           command.words.push_back(std::move(word));
         }
         const std::string failure = run_all({command}, options.run_limit);

@@ -67,6 +67,7 @@ nlohmann::json as_json(const Result& result, int ranks) {
                          {"algorithm", result.algorithm},
                          {"asked", cell.algorithm},
                          {"time_us", micros(result.timing.time)},
+                         {"least_us", micros(result.timing.least)},
                          {"algbw_gbs", bandwidth(result)},
                          {"busbw_gbs", bandwidth(result) * bus_factor(cell.kind, ranks)},
                          {"wrong", result.wrong},

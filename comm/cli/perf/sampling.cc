@@ -99,6 +99,7 @@ Timing measure(Subject& subject, const Subject::Call& call, const SamplingRule& 
   for (double& sample : samples) sample /= timing.calls;
   timing.samples = static_cast<int>(samples.size());
   timing.time = quantile(samples, 0.5);
+  timing.least = quantile(samples, 0);
   timing.p50 = timing.time;
   timing.p99 = quantile(samples, 0.99);
   if (timing.calls > 1) time_singles(subject, call, clock, cap / 4, timing.time, timing);

@@ -2,7 +2,7 @@
 //
 //   sample    K calls back to back after a barrier, K such that a sample lasts 0.3 ms or more; the
 //             rank that takes longest counts
-//   time      the median of the samples, divided by K
+//   time      the median of the samples, divided by K; least is the shortest, likewise
 //   p50, p99  of single calls, back to back, each timed by itself (one reading of the clock, some
 //             20 ns, is in it); the rank with the greatest value counts
 #pragma once
@@ -19,7 +19,8 @@ struct SamplingRule {
 };
 
 struct Timing {
-  double time = 0;  // seconds, as are the next two
+  double time = 0;  // seconds, as are the next three
+  double least = 0;
   double p50 = 0;
   double p99 = 0;
   int calls = 0;  // in a sample
