@@ -10,7 +10,7 @@ namespace {
 constexpr int kStepsPerCall = 4;  // copies and reductions of nothing that take as long as a call
 
 Duration time_of(double bytes, double bytes_per_second) {
-  return Duration(static_cast<Duration::rep>(bytes / bytes_per_second * 1e9));
+  return Duration(std::llround(bytes / bytes_per_second * 1e9));
 }
 
 // Pieces into which the executor cuts the call (executor/layout.h).

@@ -1,12 +1,13 @@
 #include "comm/algorithm/traffic.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace motley {
 namespace {
 
 Duration time_of(double bytes, double bytes_per_second) {
-  return Duration(static_cast<Duration::rep>(bytes / bytes_per_second * 1e9));
+  return Duration(std::llround(bytes / bytes_per_second * 1e9));
 }
 
 }  // namespace
@@ -51,22 +52,27 @@ Duration Traffic::turn(int from, int to, Duration now) const {
   const auto host = static_cast<std::size_t>(topology_->host_of(to));
   if (route.in != topology_->core_of(to) || topology_->hosts()[host].ranks.size() > kMostInTurn)
     return now;
-  return std::max({now, free(first_free_core(to)), worked_[static_cast<std::size_t>(to)]});
+  const Duration ready = std::max(now, worked_[static_cast<std::size_t>(to)]);
+  return std::max(ready, free(core_for(to, ready)));
 }
 
-int Traffic::first_free_core(int rank) const {
+int Traffic::core_for(int rank, Duration ready) const {
   const Host& host = topology_->hosts()[static_cast<std::size_t>(topology_->host_of(rank))];
-  int core = topology_->core_of(rank);
-  if (host.ranks.size() <= static_cast<std::size_t>(host.cores)) return core;
+  int best = topology_->core_of(rank);
+  if (host.ranks.size() <= static_cast<std::size_t>(host.cores)) return best;
   const int first = topology_->core_of(host.ranks.front());
-  for (int other = first; other < first + host.cores; ++other)
-    if (free(other) < free(core)) core = other;
-  return core;
+  for (int core = first; core < first + host.cores; ++core) {
+    const Duration start = std::max(ready, free(core));
+    const Duration least = std::max(ready, free(best));
+    if (start < least || (start == least && free(core) > free(best))) best = core;
+  }
+  return best;
 }
 
 Duration Traffic::on_core(int rank, Duration time, Duration now) {
   Duration& worked = worked_[static_cast<std::size_t>(rank)];
-  return worked = occupy(free(first_free_core(rank)), time, std::max(worked, now));
+  const Duration ready = std::max(worked, now);
+  return worked = occupy(free(core_for(rank, ready)), time, ready);
 }
 
 }  // namespace motley

@@ -27,9 +27,10 @@ class Traffic {
  private:
   static constexpr std::size_t kMostInTurn = 16;  // more ranks of a host ask too often
 
-  // The same of whatever a rank does on a core: where ranks share cores, on the first that is free.
+  // The same of whatever a rank does on a core.
   Duration on_core(int rank, Duration time, Duration now);
-  int first_free_core(int rank) const;
+  // That on which a rank can go on first; of several, that which has rested least.
+  int core_for(int rank, Duration ready) const;
   // The end of what keeps something busy for so long, from now or the end of what keeps it so.
   Duration occupy(Duration& free, Duration time, Duration now) {
     return free = (free > now ? free : now) + time;

@@ -66,7 +66,7 @@ TEST(Traffic, RanksOfAHostShareItsCores) {
   EXPECT_EQ(traffic.turn(0, 1, microseconds(6)), microseconds(6));
   EXPECT_EQ(traffic.take_in(0, 1, 5, microseconds(6)), microseconds(11));
   EXPECT_EQ(traffic.work(1, microseconds(4), microseconds(6)), microseconds(15));  // after that
-  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(15));
+  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(5));  // meanwhile, on the other
 }
 
 TEST(Traffic, RanksWithCoresOfTheirOwnWorkWhileTheySend) {
