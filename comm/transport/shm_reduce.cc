@@ -17,7 +17,10 @@
 namespace motley {
 namespace {
 
-constexpr std::size_t kTile = 8 << 10;           // stays in the first cache
+constexpr std::size_t kTile = 8 << 10;  // stays in the first cache
+// Where results go around the caches: so short that the processor reads the next tile while it
+// still writes this one.
+constexpr std::size_t kStreamTile = 512;
 constexpr std::size_t kMoveInPlace = 512 << 10;  // done at once, between two looks at the others
 constexpr std::size_t kStreamResult = 8 << 20;   // from this on results do not fit in caches
 
@@ -214,8 +217,9 @@ void ShmTeam::reduce_part(ShmRun& run, std::size_t part) {
   const bool streams = call.count * size_bytes(call.dtype) >= kStreamResult;
   alignas(kCacheLine) std::byte tile[kTile];
   prepare_sources(run);
-  for (std::size_t at = 0; at < part; at += kTile) {
-    const std::size_t bytes = std::min(kTile, part - at);
+  const std::size_t most = streams ? kStreamTile : kTile;
+  for (std::size_t at = 0; at < part; at += most) {
+    const std::size_t bytes = std::min(most, part - at);
     for (int s = 0; s < run.size; ++s) {
       sources_[static_cast<std::size_t>(s)] =
           heap_at(run, s, run.offers[static_cast<std::size_t>(s)].in + begin + at, bytes);

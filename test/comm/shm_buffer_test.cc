@@ -173,15 +173,15 @@ TEST_P(ShmBuffers, Broadcast) {
 }
 
 // 4,097 and 9,001: just above what is shown at once. 70,000: one piece. 1,000,003: many pieces, the
-// last one ragged. Shared: nobody, everybody, all but the last. Without CMA private blocks go
-// through slots, whatever their length.
+// last one ragged. 2,200,003: beyond the caches. Shared: nobody, everybody, all but the last.
+// Without CMA private blocks go through slots, whatever their length.
 INSTANTIATE_TEST_SUITE_P(Sizes, ShmBuffers,
                          testing::Values(Case{2, 4097, 0}, Case{2, 9001, 2}, Case{2, 1'000'003, 0},
                                          Case{2, 1'000'003, 0, "off"}, Case{2, 1'000'003, 2},
-                                         Case{2, 1'000'003, 1}, Case{3, 1'000'003, 1, "off"},
-                                         Case{3, 70'000, 0}, Case{3, 1'000'003, 3},
-                                         Case{4, 1'000'003, 3}, Case{7, 70'000, 7},
-                                         Case{8, 300'000, 0}),
+                                         Case{2, 2'200'003, 2}, Case{2, 1'000'003, 1},
+                                         Case{3, 1'000'003, 1, "off"}, Case{3, 70'000, 0},
+                                         Case{3, 1'000'003, 3}, Case{4, 1'000'003, 3},
+                                         Case{7, 70'000, 7}, Case{8, 300'000, 0}),
                          [](const auto& param) {
                            return std::to_string(param.param.ranks) + "_ranks_" +
                                   std::to_string(param.param.n) + "_shared_" +
