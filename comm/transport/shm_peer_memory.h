@@ -21,6 +21,12 @@ class ShmPeerMemory {
   // where it is gone, EFAULT where it has nothing there. Part may have been copied then.
   int read(std::byte* to, std::uint64_t from, std::size_t bytes) const noexcept;
   bool can_be_read() const noexcept { return read(nullptr, 0, 0) == 0; }
+  // Whether it has memory from `from` on that may be read so, as its first and last byte show: what
+  // a device has mapped may not.
+  bool can_be_read(std::uint64_t from, std::size_t bytes) const noexcept {
+    std::byte byte;
+    return read(&byte, from, 1) == 0 && read(&byte, from + bytes - 1, 1) == 0;
+  }
 
  private:
   int pid_ = -1;

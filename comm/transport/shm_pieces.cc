@@ -67,7 +67,8 @@ void ShmTeam::show_offer(ShmRun& run) {
   }
   const bool is_private = run.offer.in == ShmRun::Offer::kPrivate;
   if (is_private && !overwritten && reads_directly(kind, run.offer.longest)) {
-    run.offer.address = reinterpret_cast<std::uintptr_t>(in.data);
+    const std::uint64_t address = reinterpret_cast<std::uintptr_t>(in.data);
+    if (peer(rank_).rest.can_be_read(address, in.size_bytes())) run.offer.address = address;
   }
   if (run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0) run.to_give = 0;
   std::memcpy(run.line, &run.offer, sizeof(run.offer));

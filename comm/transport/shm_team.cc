@@ -51,9 +51,8 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
     const ShmSegment& memory = segment != nullptr ? *segment : heap_->segment();
     it.board = &memory.board();
     it.heap = memory.heap();
-    if (segment == nullptr) continue;
-    it.doorbell = &memory.doorbell();
     it.rest = memory.rest_of_owner();
+    if (segment != nullptr) it.doorbell = &memory.doorbell();
   }
 }
 
