@@ -221,6 +221,7 @@ void Communicator::use_topology(Topology topology) {
                 fmt::format("use_topology: it has {} ranks, but there are {}. Describe them all.",
                             topology.ranks(), size()));
   }
+  impl_->engine.use_links(topology);
   impl_->chooser = Chooser(std::move(topology));
 }
 

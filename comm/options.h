@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -58,6 +59,12 @@ struct Options {
   // MOTLEY_PROGRESS_THREAD  "on", "off": whether a thread moves on the calls that nobody waits for
   bool progress_thread = true;
   std::size_t segment_bytes = 128 << 10;  // MOTLEY_SEGMENT_BYTES  largest message of a collective
+  // MOTLEY_UCX_WINDOW     bytes on the way to one rank of another host, at most; as many as the
+  //                       measured link needs are used, and 8 MiB on one that was not measured
+  std::size_t ucx_window = 64 << 20;
+  // MOTLEY_UCX_RENDEZVOUS bytes from which messages to other hosts wait until the receiver fetches
+  //                       them; -1: as the measured link wants it, if the network fetches by itself
+  std::int64_t ucx_rendezvous = -1;
   int log_level = 1;  // MOTLEY_LOG_LEVEL      0 debug, 1 info, 2 warning, 3 error: the least told
   LogSink log;        // who is told; nobody, if empty
 

@@ -137,6 +137,11 @@ void Engine::poll() {
   if (token.owned()) progress();
 }
 
+void Engine::use_links(const Topology& topology) {
+  const Token token(*this);
+  transport_->use_links(topology);
+}
+
 void Engine::retire_before(const GroupTag& tag) {
   const Token token(*this);
   transport_->retire_before(tag);

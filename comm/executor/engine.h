@@ -43,6 +43,8 @@ class Engine {
   Request start(Call call);
   // One round of progress, if no other thread is making any. Never blocks.
   void poll();
+  // See Transport::use_links.
+  void use_links(const Topology& topology);
   // See Transport::retire_before.
   void retire_before(const GroupTag& tag);
   // Fails the calls of groups that `rank` is in, any thread: future ones at once, those under way

@@ -34,6 +34,7 @@ class CompositeTransport final : public Transport {
   }
   Link link() const noexcept override { return far_->link(); }
   std::vector<int> hosts() const override { return far_->hosts(); }
+  void use_links(const Topology& topology) override { far_->use_links(topology); }
   Team* team() noexcept override { return near_->team(); }
   Team* team_of(const Group& group) noexcept override {
     const auto here = [this](int rank) { return is_near(rank); };

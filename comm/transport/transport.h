@@ -96,6 +96,9 @@ class Transport {
   virtual Link link() const noexcept = 0;
   // The number of each rank's host, from 0; empty where that is not known or but one.
   virtual std::vector<int> hosts() const { return {}; }
+  // What is known of the links, for those who can use it; one as link() says is but a guess. While
+  // no call is under way.
+  virtual void use_links(const Topology& /*topology*/) {}
   // Runs whole collectives (team.h), of all ranks or of those on this rank's host; null where the
   // transport only moves messages.
   virtual Team* team() noexcept { return nullptr; }

@@ -22,22 +22,55 @@ constexpr Duration kLongestSleep = seconds(1);
 
 // --- Sending ------------------------------------------------------------------------------------
 
-bool UcxTransport::send(int to, const Tag& tag, ConstBytes data) {
+UcxTransport::Sent UcxTransport::send(int to, const UcxPeer::Queued& message) {
   Peer& receiver = peer(to);
-  if (receiver.sent_bytes - receiver.taken_bytes + UcxHeader::cost(data.size()) > window_)
-    return false;
-  receiver.sent_bytes += UcxHeader::cost(data.size());
-  send(to, {.sequence = receiver.next_out++, .kind = UcxHeader::Kind::kData, .tag = tag}, data);
-  return true;
+  const std::uint64_t cost = UcxHeader::cost(message.data.size());
+  if (receiver.sent_bytes - receiver.taken_bytes + cost > receiver.use.window) return Sent::kNoRoom;
+  receiver.sent_bytes += cost;
+  const auto head = head_for(
+      to, {.sequence = receiver.next_out++, .kind = UcxHeader::Kind::kData, .tag = message.tag});
+  if (message.data.empty() || message.data.size() < receiver.use.rendezvous_from) {
+    worker_.send(to, head, message.data);
+    return Sent::kTaken;
+  }
+  receiver.offers[receiver.next_out - 1] = {message.sink, message.cookie};
+  worker_.offer(to, head, message.data);
+  return Sent::kOffered;
 }
 
-void UcxTransport::send(int to, UcxHeader header, ConstBytes data) {
-  header.session = peer(to).session;
-  header.seal = peer(to).seal_out;
+void UcxTransport::send(int to, const UcxHeader& header) {
+  worker_.send(to, head_for(to, header), {});
+}
+
+std::array<std::byte, UcxHeader::kBytes> UcxTransport::head_for(int to, UcxHeader header) const {
+  const Peer& receiver = peers_[static_cast<std::size_t>(to)];
+  header.session = receiver.session;
+  header.seal = receiver.seal_out;
   header.from = static_cast<std::uint32_t>(rank_);
   std::array<std::byte, UcxHeader::kBytes> bytes;
   header.write(bytes.data());
-  worker_.send(to, bytes, data);
+  return bytes;
+}
+
+// UCX would call an offer done while much of it is still on its way.
+void UcxTransport::fetched(Peer& by, std::uint64_t sequence) {
+  const auto found = by.offers.find(sequence);
+  if (found == by.offers.end()) return;
+  const UcxPeer::Offer offer = found->second;
+  by.offers.erase(found);
+  offer.sink->sent(offer.cookie);
+}
+
+void UcxTransport::use_links(const Topology& topology) {
+  for (int to = 0; to < size(); ++to) {
+    if (!peer(to).joined) continue;
+    const Topology::Route route = topology.route(rank_, to);
+    Link link = *route.link;
+    link.bytes_per_second =
+        std::min({link.bytes_per_second, route.out_bytes_per_second, route.in_bytes_per_second});
+    const bool guessed = *route.link == this->link();
+    peer(to).use = guessed ? use_unknown(limits_) : use_of(link, limits_);
+  }
 }
 
 // Callbacks may send and cancel, so each leaves the queue before it is called.
@@ -47,33 +80,52 @@ bool UcxTransport::retry_sends(int to) {
   while (!receiver.queue.empty()) {
     const UcxPeer::Queued next = receiver.queue.front();
     const Error* const loss = receiver.lost ? matcher_.lost(to) : nullptr;
-    if (loss == nullptr && !send(to, next.tag, next.data)) break;
+    const Sent sent = loss == nullptr ? send(to, next) : Sent::kNoRoom;
+    if (loss == nullptr && sent == Sent::kNoRoom) break;
     receiver.queue.pop_front();
     moved = true;
-    loss != nullptr ? next.sink->failed(next.cookie, *loss) : next.sink->sent(next.cookie);
+    if (loss != nullptr) next.sink->failed(next.cookie, *loss);
+    if (sent == Sent::kTaken) next.sink->sent(next.cookie);
   }
   return moved;
 }
 
-// Told in quarters of the window, which leaves room for the largest message at any time.
+// Told in quarters of the least window, which leaves room for the largest message at any time,
+// whatever window the sender has.
 void UcxTransport::give_credit(int from) {
   Peer& sender = peer(from);
   const std::uint64_t kept = matcher_.kept_bytes(from);
   const std::uint64_t taken = sender.arrived_bytes - (kept > kKeptBytes ? kept - kKeptBytes : 0);
-  if (sender.lost || taken < sender.credited_bytes + window_ / 4) return;
+  if (sender.lost || taken < sender.credited_bytes + limits_.least_window / 4) return;
   sender.credited_bytes = taken;
-  send(from, {.sequence = taken, .kind = UcxHeader::Kind::kCredit}, {});
+  send(from, {.sequence = taken, .kind = UcxHeader::Kind::kCredit});
 }
 
 // --- Receiving ----------------------------------------------------------------------------------
 
+// Counts what is not.
+bool UcxTransport::is_of_peer(const std::optional<UcxHeader>& header) noexcept {
+  if (header && header->session == session_ && header->from < peers_.size() &&
+      peers_[header->from].joined && same_seal(header->seal, peers_[header->from].seal_in)) {
+    return true;
+  }
+  ++refused_;
+  return false;
+}
+
+// Nothing is fetched of what nobody will want.
+int UcxTransport::take_offer(ConstBytes bytes, std::size_t size) {
+  auto header = UcxHeader::read(bytes);
+  const bool fits = bytes.size() == UcxHeader::kBytes && size <= max_message_bytes_;
+  if (!fits || (header && header->kind != UcxHeader::Kind::kData)) header.reset();
+  if (!is_of_peer(header) || closing_ || peers_[header->from].lost) return -1;
+  peers_[header->from].fetching.insert(header->sequence);
+  return static_cast<int>(header->from);
+}
+
 void UcxTransport::take(ConstBytes message) {
   const auto header = UcxHeader::read(message);
-  if (!header || header->session != session_ || header->from >= peers_.size() ||
-      !peers_[header->from].joined || !same_seal(header->seal, peers_[header->from].seal_in)) {
-    ++refused_;
-    return;
-  }
+  if (!is_of_peer(header)) return;
   Peer& sender = peers_[header->from];
   if (sender.lost || closing_) return;
   switch (header->kind) {
@@ -83,7 +135,14 @@ void UcxTransport::take(ConstBytes message) {
     case UcxHeader::Kind::kReady:
       sender.ready = true;
       break;
+    case UcxHeader::Kind::kFetched:
+      fetched(sender, header->sequence);
+      break;
     case UcxHeader::Kind::kData:
+      if (sender.fetching.erase(header->sequence) != 0) {
+        send(static_cast<int>(header->from),
+             {.sequence = header->sequence, .kind = UcxHeader::Kind::kFetched});
+      }
       take_data(*header, message.subspan(UcxHeader::kBytes));
       break;
     case UcxHeader::Kind::kCredit:
@@ -155,6 +214,10 @@ void UcxTransport::lose(int lost, const std::string& why) {
   } else {
     matcher_.fail_peer(lost, it.left ? "it has left" : why);
   }
+  for (const auto& [sequence, offer] : it.offers) {
+    matcher_.fail_send(lost, *offer.sink, offer.cookie);
+  }
+  it.offers.clear();
   worker_.disconnect(lost);
 }
 

@@ -12,7 +12,6 @@
 namespace motley {
 namespace {
 
-constexpr std::size_t kWindowBytes = 8 << 20;       // to one receiver, not yet taken by it
 constexpr Duration kConnectSleep = seconds(0.002);  // between looks at what has no descriptor
 constexpr Duration kCloseTime = seconds(1);         // for what is under way to leave this process
 constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's own buffers hold any
@@ -23,14 +22,19 @@ UcxTransport::UcxTransport(const TransportSetup& setup)
     : rank_(setup.rank),
       max_message_bytes_(std::max<std::size_t>(setup.options.segment_bytes, 1)),
       hosts_(setup.hosts),
-      window_(std::max(kWindowBytes, 4 * max_message_bytes_)),
       peers_(static_cast<std::size_t>(setup.size)),
       awaited_(setup.awaited),
       worker_(
           {.message = [this](ConstBytes message) { take(message); },
+           .offer = [this](ConstBytes header,
+                           std::size_t size) { return take_offer(header, size); },
            .broken = [this](int peer, const std::string& why) { report_lost(peer, why); }},
           {.device = setup.network.device, .v6 = setup.network.v6, .ports = setup.options.ports}) {
-  for (int to = 0; to < setup.size; ++to) peer(to).joined = to != rank_ && setup.joins(to);
+  limits_ = UcxLimits::of(setup.options, worker_.remote_memory());
+  for (int to = 0; to < setup.size; ++to) {
+    peer(to).joined = to != rank_ && setup.joins(to);
+    peer(to).use = use_unknown(limits_);
+  }
   if (getrandom(&session_, sizeof(session_), 0) != sizeof(session_)) {
     throw_errno("draw a random number");
   }
@@ -49,13 +53,13 @@ void UcxTransport::connect(const TransportSetup& setup) {
     peer(to).seal_out = sealer.seal(peer(to).session, rank_);
     peer(to).seal_in = sealer.seal(session_, to);
     worker_.connect(to, text.substr(16));
-    send(to, {.kind = UcxHeader::Kind::kHello}, {});
+    send(to, {.kind = UcxHeader::Kind::kHello});
   }
   for (std::vector<int> missing = unconnected(); !missing.empty(); missing = unconnected()) {
     step_towards(missing, setup);
   }
   for (int to = 0; to < size(); ++to) {
-    if (peer(to).joined) send(to, {.kind = UcxHeader::Kind::kReady}, {});
+    if (peer(to).joined) send(to, {.kind = UcxHeader::Kind::kReady});
   }
   for (int from = 0; from < size(); ++from) {
     while (peer(from).joined && !peer(from).ready) step_towards({from}, setup);
@@ -126,7 +130,7 @@ UcxTransport::~UcxTransport() {
     const std::uint64_t culprit = first_culprit();
     for (int to = 0; to < size(); ++to) {
       if (!peer(to).joined || peer(to).lost) continue;
-      send(to, {.sequence = culprit, .kind = UcxHeader::Kind::kBye}, {});
+      send(to, {.sequence = culprit, .kind = UcxHeader::Kind::kBye});
     }
     const TimePoint start = Clock::real().now();
     const auto late = [&](Duration bound) { return Clock::real().now() >= start + bound; };

@@ -93,7 +93,7 @@ void check_ucx(ucs_status_t status, const std::string& doing) {
 }
 
 // UCX's defaults, its environment variables, and what we must have.
-ucp_context_h make_ucx_context(const UcxNetwork& network) {
+UcxContext make_ucx_context(const UcxNetwork& network) {
   disable_signal_handlers();
   be_quiet();
   ucp_config_t* config = nullptr;
@@ -113,8 +113,8 @@ ucp_context_h make_ucx_context(const UcxNetwork& network) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  ucp_context_h context = nullptr;
-  const ucs_status_t status = ucp_init(&params, config, &context);
+  UcxContext context{.remote_memory = has_rdma() && value_of(config, "TLS") != "tcp"};
+  const ucs_status_t status = ucp_init(&params, config, &context.handle);
   ucp_config_release(config);
   check_ucx(status, "start");
   return context;

@@ -12,7 +12,10 @@ namespace motley {
 // Throws kUnavailable, saying what UCX could not do, unless `status` is UCS_OK.
 void check_ucx(ucs_status_t status, const std::string& doing);
 
-// To be given back with ucp_cleanup().
-ucp_context_h make_ucx_context(const UcxNetwork& network);
+struct UcxContext {
+  ucp_context_h handle = nullptr;  // to be given back with ucp_cleanup()
+  bool remote_memory = false;      // see UcxWorker
+};
+UcxContext make_ucx_context(const UcxNetwork& network);
 
 }  // namespace motley

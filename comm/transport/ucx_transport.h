@@ -1,15 +1,18 @@
 // comm/transport/ucx_transport.h: ranks on any hosts talk through UCX: active messages that carry
 // their whole header. ucx.cc moves messages, ucx_connect.cc begins and ends.
 //
-// Sends are copied, so UCX never reads a caller's memory later. Each sender keeps at most a window
-// of bytes on the way to a receiver: the receiver says how many it has taken, and counts what it
-// keeps beyond kKeptBytes as not taken. Messages are numbered, as UCX does not promise that a large
-// one is not overtaken by a small one.
+// Sends are copied, so UCX never reads a caller's memory later, and what is fetched by rendezvous
+// lands in memory of ours first. Each sender keeps at most a window of bytes on the way to a
+// receiver (ucx_link.h): the receiver says how many it has taken, and counts what it keeps beyond
+// kKeptBytes as not taken. Messages are numbered, as UCX does not promise that a large one is not
+// overtaken by a small one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "comm/transport/loss_news.h"
 #include "comm/transport/matched_transport.h"
 #include "comm/transport/ucx_header.h"
+#include "comm/transport/ucx_link.h"
 #include "comm/transport/ucx_peer.h"
 #include "comm/transport/ucx_worker.h"
 
@@ -41,10 +45,13 @@ class UcxTransport final : public MatchedTransport {
                  std::uint32_t cookie) override {
     assert(peer(to).joined && data.size() <= max_message_bytes_);
     Peer& receiver = peer(to);
-    if (!receiver.lost && receiver.queue.empty() && send(to, tag, data)) return true;
-    receiver.queue.push_back({tag, data, &sink, cookie});
-    return false;
+    const UcxPeer::Queued it{tag, data, &sink, cookie};
+    const bool may_go = !receiver.lost && receiver.queue.empty();
+    const Sent sent = may_go ? send(to, it) : Sent::kNoRoom;
+    if (sent == Sent::kNoRoom) receiver.queue.push_back(it);
+    return sent == Sent::kTaken;
   }
+  void use_links(const Topology& topology) override;
   bool poll() override;
   void wait(TimePoint until) override;
   void sleep(TimePoint until) override;
@@ -62,12 +69,17 @@ class UcxTransport final : public MatchedTransport {
 
  private:
   using Peer = UcxPeer;
+  enum class Sent : std::uint8_t { kNoRoom, kTaken, kOffered };
 
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
 
-  bool send(int to, const Tag& tag, ConstBytes data);
-  void send(int to, UcxHeader header, ConstBytes data);
+  Sent send(int to, const UcxPeer::Queued& message);
+  void send(int to, const UcxHeader& header);
+  std::array<std::byte, UcxHeader::kBytes> head_for(int to, UcxHeader header) const;
+  void fetched(Peer& by, std::uint64_t sequence);
+  bool is_of_peer(const std::optional<UcxHeader>& header) noexcept;
   void take(ConstBytes message);
+  int take_offer(ConstBytes header, std::size_t size);
   void take_data(const UcxHeader& header, ConstBytes data);
   void arrived(int from, const Tag& tag, ConstBytes data);
   bool take_news();
@@ -86,7 +98,7 @@ class UcxTransport final : public MatchedTransport {
   const int rank_;
   const std::size_t max_message_bytes_;
   const std::vector<int> hosts_;
-  const std::uint64_t window_;
+  UcxLimits limits_;
   std::uint64_t session_ = 0;
   std::atomic<std::uint64_t> refused_{0};
   std::vector<Peer> peers_;

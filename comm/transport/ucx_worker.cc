@@ -20,12 +20,17 @@ constexpr unsigned kMessageId = 1;  // of active messages; there is one kind
 constexpr Duration kCloseTime = seconds(0.5);
 constexpr Duration kPortTime = seconds(10);  // for other ranks of the host to take their ports
 
-// A message's copy, which UCX reads until it says that it is done.
+// A message's copy, which UCX reads, or writes when it is fetched, until it says that it is done. A
+// slot of which it never says so is not used again.
 class SlotPool {
  public:
   struct Slot {
     std::vector<std::byte> bytes;
     SlotPool* pool;
+    // Of messages that are fetched.
+    void* worker = nullptr;  // an Impl
+    int from = -1;
+    std::size_t size = 0;
   };
 
   Slot& take(std::size_t size) {
@@ -83,8 +88,10 @@ class UcxWorker::Impl {
   void connect(int peer, const std::string& address);
   void disconnect(int peer) noexcept;
   void send(int peer, ConstBytes header, ConstBytes data);
+  void offer(int peer, ConstBytes header, ConstBytes data);
   bool flushed(int peer);
   bool sending() const noexcept { return pool_.in_use() != 0; }
+  bool remote_memory() const noexcept { return context_.remote_memory; }
   bool progress();
   bool arm() { return ucp_worker_arm(worker_) == UCS_OK; }
   int descriptor() const noexcept { return descriptor_; }
@@ -101,12 +108,19 @@ class UcxWorker::Impl {
   void close() noexcept;
   static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t size,
                                  const ucp_am_recv_param_t* param);
+  void post(int peer, ConstBytes header, ConstBytes data, std::size_t ahead);
+  void fetch(ConstBytes header, void* offer, std::size_t size);
+  void fetched(SlotPool::Slot& slot, ucs_status_t status);
+  void give(ConstBytes message);
+  void tell_broken(int peer, ucs_status_t status);
+  static void on_fetched(void* request, ucs_status_t status, std::size_t, void* slot);
   static void on_error(void* connection, ucp_ep_h, ucs_status_t status);
   static void on_sent(void* request, ucs_status_t, void* slot);
 
   Callbacks callbacks_;
-  SlotPool pool_;  // outlives the worker
-  ucp_context_h context_ = nullptr;
+  SlotPool pool_;      // of what is sent; outlives the worker
+  SlotPool incoming_;  // of what is fetched; likewise
+  UcxContext context_;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
   std::map<int, Connection> connections_;
@@ -118,7 +132,7 @@ void UcxWorker::Impl::make_worker() {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  check_ucx(ucp_worker_create(context_, &params, &worker_), "create a worker");
+  check_ucx(ucp_worker_create(context_.handle, &params, &worker_), "create a worker");
   check_ucx(ucp_worker_get_efd(worker_, &descriptor_), "get the worker's descriptor");
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -172,24 +186,36 @@ void UcxWorker::Impl::disconnect(int peer) noexcept {
   if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 
-void UcxWorker::Impl::send(int peer, ConstBytes header, ConstBytes data) {
+// Eagerly header and data are one message; else the first `ahead` bytes go ahead, and the rest is
+// fetched.
+void UcxWorker::Impl::post(int peer, ConstBytes header, ConstBytes data, std::size_t ahead) {
   const auto it = connections_.find(peer);
   if (it == connections_.end() || it->second.endpoint == nullptr) return;
   const std::size_t size = header.size() + data.size();
   SlotPool::Slot& slot = pool_.take(size);
-  std::memcpy(slot.bytes.data(), header.data(), header.size());
-  if (!data.empty()) std::memcpy(slot.bytes.data() + header.size(), data.data(), data.size());
+  std::byte* const bytes = slot.bytes.data();
+  std::memcpy(bytes, header.data(), header.size());
+  if (!data.empty()) std::memcpy(bytes + header.size(), data.data(), data.size());
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_EAGER;  // rendezvous costs three more trips on a slow link
+  param.flags = ahead == 0 ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = &Impl::on_sent;
   param.user_data = &slot;
   void* const request =
-      ucp_am_send_nbx(it->second.endpoint, kMessageId, nullptr, 0, slot.bytes.data(), size, &param);
+      ucp_am_send_nbx(it->second.endpoint, kMessageId, ahead == 0 ? nullptr : bytes, ahead,
+                      bytes + ahead, size - ahead, &param);
   if (UCS_PTR_IS_PTR(request)) return;
   pool_.give_back(slot);
   if (UCS_PTR_IS_ERR(request)) on_error(&it->second, nullptr, UCS_PTR_STATUS(request));
+}
+
+void UcxWorker::Impl::send(int peer, ConstBytes header, ConstBytes data) {
+  post(peer, header, data, 0);
+}
+
+void UcxWorker::Impl::offer(int peer, ConstBytes header, ConstBytes data) {
+  post(peer, header, data, header.size());
 }
 
 bool UcxWorker::Impl::flushed(int peer) {
@@ -227,34 +253,81 @@ void UcxWorker::Impl::close() noexcept {
     while (!closing_.empty() && Clock::real().now() < deadline) progress();
     ucp_worker_destroy(worker_);
   }
-  if (context_ != nullptr) ucp_cleanup(context_);
+  if (context_.handle != nullptr) ucp_cleanup(context_.handle);
 }
 
-ucs_status_t UcxWorker::Impl::on_message(void* self, const void*, std::size_t, void* data,
-                                         std::size_t size, const ucp_am_recv_param_t* param) {
+ucs_status_t UcxWorker::Impl::on_message(void* self, const void* header, std::size_t header_size,
+                                         void* data, std::size_t size,
+                                         const ucp_am_recv_param_t* param) {
   auto& impl = *static_cast<Impl*>(self);
-  // Nobody sends by rendezvous: such a message is not ours.
-  if (!impl.callbacks_.message || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
-    return UCS_OK;
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+    impl.give({static_cast<const std::byte*>(data), size});
+  } else {
+    impl.fetch({static_cast<const std::byte*>(header), header_size}, data, size);
   }
+  return UCS_OK;  // an offer that is not taken up is refused
+}
+
+void UcxWorker::Impl::give(ConstBytes message) {
+  if (!callbacks_.message) return;
   try {
-    impl.callbacks_.message({static_cast<const std::byte*>(data), size});
+    callbacks_.message(message);
   } catch (...) {
-    impl.thrown_ = std::current_exception();
+    thrown_ = std::current_exception();
   }
-  return UCS_OK;
+}
+
+// Takes up an offer, unless it is refused, in memory of ours: who waits for it may give up.
+void UcxWorker::Impl::fetch(ConstBytes header, void* offer, std::size_t size) {
+  if (!callbacks_.offer) return;
+  try {
+    const int from = callbacks_.offer(header, size);
+    if (from < 0) return;
+    SlotPool::Slot& slot = incoming_.take(header.size() + size);
+    slot.worker = this;
+    slot.from = from;
+    slot.size = header.size() + size;
+    std::memcpy(slot.bytes.data(), header.data(), header.size());
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param.cb.recv_am = &Impl::on_fetched;
+    param.user_data = &slot;
+    void* const request =
+        ucp_am_recv_data_nbx(worker_, offer, slot.bytes.data() + header.size(), size, &param);
+    if (!UCS_PTR_IS_PTR(request)) fetched(slot, UCS_PTR_STATUS(request));
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+}
+
+void UcxWorker::Impl::fetched(SlotPool::Slot& slot, ucs_status_t status) {
+  if (status == UCS_OK) {
+    give({slot.bytes.data(), slot.size});
+  } else {
+    tell_broken(slot.from, status);
+  }
+  incoming_.give_back(slot);
+}
+
+void UcxWorker::Impl::on_fetched(void* request, ucs_status_t status, std::size_t, void* slot) {
+  auto& done = *static_cast<SlotPool::Slot*>(slot);
+  static_cast<Impl*>(done.worker)->fetched(done, status);
+  ucp_request_free(request);
+}
+
+void UcxWorker::Impl::tell_broken(int peer, ucs_status_t status) {
+  if (!callbacks_.broken) return;
+  try {
+    callbacks_.broken(peer,
+                      fmt::format("its connection broke: {}, says UCX", ucs_status_string(status)));
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
 }
 
 void UcxWorker::Impl::on_error(void* connection, ucp_ep_h, ucs_status_t status) {
   const auto& broken = *static_cast<Connection*>(connection);
-  Impl& impl = *broken.impl;
-  if (!impl.callbacks_.broken) return;
-  try {
-    impl.callbacks_.broken(
-        broken.peer, fmt::format("its connection broke: {}, says UCX", ucs_status_string(status)));
-  } catch (...) {
-    impl.thrown_ = std::current_exception();
-  }
+  broken.impl->tell_broken(broken.peer, status);
 }
 
 void UcxWorker::Impl::on_sent(void* request, ucs_status_t, void* slot) {
@@ -272,8 +345,12 @@ void UcxWorker::disconnect(int peer) noexcept { impl_->disconnect(peer); }
 void UcxWorker::send(int peer, ConstBytes header, ConstBytes data) {
   impl_->send(peer, header, data);
 }
+void UcxWorker::offer(int peer, ConstBytes header, ConstBytes data) {
+  impl_->offer(peer, header, data);
+}
 bool UcxWorker::flushed(int peer) { return impl_->flushed(peer); }
 bool UcxWorker::sending() const noexcept { return impl_->sending(); }
+bool UcxWorker::remote_memory() const noexcept { return impl_->remote_memory(); }
 bool UcxWorker::progress() { return impl_->progress(); }
 bool UcxWorker::arm() { return impl_->arm(); }
 int UcxWorker::descriptor() const noexcept { return impl_->descriptor(); }

@@ -3,6 +3,7 @@
 // Not thread-safe, but any thread may call, one after another.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,9 @@ class UcxWorker {
  public:
   struct Callbacks {  // run inside progress(), or, broken() only, inside send()
     std::function<void(ConstBytes)> message;  // valid during the call; need not be aligned
+    // A peer has a message with this header and `size` bytes of data, by rendezvous. Returns who it
+    // is, to have it fetched and then given to message() as a whole; or -1, to refuse it.
+    std::function<int(ConstBytes header, std::size_t size)> offer;
     std::function<void(int peer, const std::string& why)> broken;  // no message gets through
   };
   UcxWorker(Callbacks callbacks, const UcxNetwork& network);
@@ -36,11 +40,16 @@ class UcxWorker {
   void disconnect(int peer) noexcept;
   // Sends `header` and `data` as one message. Both are copied: they may go when this returns.
   void send(int peer, ConstBytes header, ConstBytes data);
+  // The same by rendezvous: `peer` is told, and fetches the copy when it makes progress; where the
+  // network does not do that by itself, while this side makes progress, too.
+  void offer(int peer, ConstBytes header, ConstBytes data);
   // True once all that was sent to `peer` so far has left this process. Starts a check or looks at
   // the one under way; progress() moves it on.
   bool flushed(int peer);
   // True while UCX still reads from copies of messages.
   bool sending() const noexcept;
+  // Whether the network reads and writes a peer's memory by itself.
+  bool remote_memory() const noexcept;
 
   // Moves what can be moved. True if anything was. Throws what a callback threw.
   bool progress();

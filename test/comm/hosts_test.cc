@@ -114,6 +114,22 @@ TEST_F(HostsTest, SlowAndUnequalLinks) {
   expect_success(ranks, job);
 }
 
+// What is measured sets how the links are used; and messages that are fetched fare as others.
+TEST_F(HostsTest, MeasuredLinksAndMessagesThatAreFetched) {
+  const NetHosts hosts({{.bits_per_second = 1e9}, {.bits_per_second = 250e6}});
+  for (const std::int64_t rendezvous : {-1, 0, 20'000}) {
+    const Job job({0, 0, 1});
+    ForkedRanks ranks = start(hosts, job, [&](int rank, Store&) {
+      Options options = job.options(rank);
+      options.topology = "probe";
+      options.ucx_rendezvous = rendezvous;
+      Communicator comm = Communicator::join(options);
+      return sums_up(comm);
+    });
+    expect_success(ranks, job);
+  }
+}
+
 // Scenario 16: beside the one network that joins the hosts, each has a bridge with the same address
 // as the other's (as Docker makes), and a device that is down.
 TEST_F(HostsTest, TheRoutableInterfaceIsFound) {
