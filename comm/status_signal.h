@@ -5,7 +5,8 @@
 //   StatusSignal status(comm, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
 //
 // `kill -USR1` then prints this rank's latest calls and where all others are; motley-run passes the
-// signal on to all its ranks. The library installs no handler unless one of these is made.
+// signal on to all its ranks. With Options::dump one of them also has the last calls of every rank
+// written to a file. The library installs no handler unless one of these is made.
 #pragma once
 
 #include <csignal>
