@@ -19,14 +19,17 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() {
   Duration nap = kLongestNap;
+  bool needed = false;  // since it last slept
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
     const Found found = look_();
-    if (found == Found::kServed) nap = kShortestNap;
-    if (found == Found::kNothing && nap == kLongestNap) {
-      sleep();
+    if (found == Found::kServed) {
       nap = kShortestNap;
+      needed = true;
+    } else if (found == Found::kNothing && nap == kLongestNap) {
+      sleep();
+      nap = std::exchange(needed, false) ? kShortestNap : kLongestNap;
     }
     lock.lock();
     changed_.wait_for(lock, nap, [this] { return stopping_; });

@@ -5,9 +5,10 @@
 // it moves on itself, asleep between messages, until they are over or somebody comes.
 //
 // Nobody hands it anything over, so that calls which are waited for at once, as most are, cost
-// no more for it. It looks every kShortestNap after it was needed and less and less often while it
-// is not, at least every kLongestNap; when there was no call for that long it sleeps until one is
-// started that does not complete at once.
+// no more for it. It looks kShortestNap after it was needed and less and less often while it is
+// not, at least every kLongestNap. When there was no call for that long it sleeps until one is
+// started that does not complete at once; then it looks soon if it was needed before it fell
+// asleep, and late if not, as programs go on as they began.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ class ProgressThread {
  public:
   static constexpr Duration kAlone = std::chrono::microseconds(50);
   static constexpr Duration kShortestNap = std::chrono::microseconds(50);
-  static constexpr Duration kLongestNap = std::chrono::milliseconds(2);
+  static constexpr Duration kLongestNap = std::chrono::milliseconds(20);
 
   // What a look found.
   enum class Found : std::uint8_t {
