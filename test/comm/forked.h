@@ -56,7 +56,7 @@ class Forked {
 class ForkedController {
  public:
   explicit ForkedController(const ControllerOptions& options)
-      : pipe_(), process_([&] {
+      : process_([&] {
           const ControllerServer server(options);
           [[maybe_unused]] const auto written =
               write(pipe_.ends[1], server.address().c_str(), server.address().size() + 1);

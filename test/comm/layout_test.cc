@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "comm/algorithm/families.h"
 
 namespace motley {
@@ -13,7 +15,7 @@ constexpr std::size_t kGiga = std::size_t{1} << 30;
 
 // Views of so many elements of memory that is never touched.
 View at(std::uintptr_t address, std::size_t count, DType dtype = DType::kInt8) {
-  return {reinterpret_cast<std::byte*>(address), count, dtype};
+  return {std::bit_cast<std::byte*>(address), count, dtype};
 }
 
 // Shows that all pieces together cover [0, n) once, in order, in messages of at most `most`.
