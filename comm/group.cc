@@ -9,6 +9,15 @@
 
 namespace motley {
 
+std::string scope_text(const GroupTag& tag) {
+  constexpr std::uint64_t kRankBits = 31;
+  constexpr std::uint64_t kRank = (std::uint64_t{1} << kRankBits) - 1;
+  if (tag.is_pair())
+    return fmt::format(" from rank {} to {}", tag.id >> kRankBits & kRank, tag.id & kRank);
+  if (tag.id == 0) return "";
+  return fmt::format(" of group {}.{}", tag.id & ~GroupTag::kControllerBit, tag.attempt);
+}
+
 Group::Group(std::vector<int> ranks, GroupTag tag) : ranks_(std::move(ranks)), tag_(tag) {
   if (ranks_.empty())
     throw Error(ErrorCode::kInvalid, "group: it has no ranks. Name at least one.");

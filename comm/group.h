@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace motley {
@@ -31,6 +32,9 @@ struct GroupTag {
   }
   friend auto operator<=>(const GroupTag&, const GroupTag&) = default;
 };
+
+// What follows the name and number of a call: " of group 7.0", " from rank 0 to 1", or nothing.
+std::string scope_text(const GroupTag& tag);
 
 class Group {
  public:

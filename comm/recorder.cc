@@ -31,14 +31,12 @@ TimePoint time(std::uint64_t word) noexcept {
 }  // namespace
 
 std::string to_text(const CallRecord& call) {
-  std::string text = fmt::format("{} #{}", name(call.kind), call.number);
-  if (call.group.id != 0) {
-    text += fmt::format(" of group {}.{}", call.group.id & ~GroupTag::kControllerBit,
-                        call.group.attempt);
-  }
+  const std::string text =
+      fmt::format("{} #{}{}", name(call.kind), call.number, scope_text(call.group));
   if (call.kind == CallKind::kBarrier) return text;
-  return text + fmt::format(" ({}{}{} {}, {})", call.algorithm, *call.algorithm == '\0' ? "" : ", ",
-                            call.count, name(call.dtype), name(call.op));
+  const std::string op = reduces(call.kind) ? fmt::format(", {}", name(call.op)) : "";
+  return text + fmt::format(" ({}{}{} {}{})", call.algorithm, *call.algorithm == '\0' ? "" : ", ",
+                            call.count, name(call.dtype), op);
 }
 
 Recorder::Recorder()

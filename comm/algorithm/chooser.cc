@@ -1,5 +1,6 @@
 #include "comm/algorithm/chooser.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -35,7 +36,8 @@ int Chooser::choose(const Choice& call, const Group& group) {
 
 Chooser::Layout& Chooser::layout_of(const Group& group) {
   const std::vector<int>& members = group.ranks();
-  if (group.tag() == GroupTag{} && group.size() == world().ranks()) return world_;
+  if (group.size() == world().ranks() && std::is_sorted(members.begin(), members.end()))
+    return world_;
   std::vector<Place> places;
   places.reserve(members.size());
   std::map<int, int> position;  // of a host among those of the group

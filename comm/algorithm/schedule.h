@@ -40,6 +40,7 @@ struct Shape {
   int size = 1;  // of the group
   int root = 0;  // index in the group, for has_root(kind)
   // Hosts and links of the group's ranks, numbered by index; equal on all ranks. Null: all alike.
+  // Read while the schedule is made; later it may be gone.
   const Topology* topology = nullptr;
 };
 

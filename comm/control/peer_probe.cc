@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <sstream>
 
@@ -64,7 +65,8 @@ void PeerProbe::add(int rank, const std::string& address) {
   Peer peer;
   if (in.fail() || found.empty() || key.size() != 2 * peer.key.size()) return;
   for (std::size_t i = 0; i < peer.key.size(); ++i) {
-    peer.key[i] = static_cast<std::uint8_t>(std::stoi(key.substr(2 * i, 2), nullptr, 16));
+    const char* const digits = key.data() + 2 * i;
+    if (std::from_chars(digits, digits + 2, peer.key[i], 16).ptr != digits + 2) return;
   }
   peer.to = found.front().socket_address(port, peer.length);
   peers_[rank] = peer;

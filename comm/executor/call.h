@@ -31,7 +31,7 @@ struct Call {
   bool deterministic = false;          // the family is an ordered one
   int root = 0;                        // index in the group
   int algorithm = 0;                   // index in the list of families of `kind`
-  const Topology* topology = nullptr;  // of the group, for schedules; outlives the call
+  const Topology* topology = nullptr;  // of the group; read while the call starts
   std::size_t segment_bytes = 128 << 10;
   Duration timeout{};
   TimePoint started{};  // this and the next are set when it starts

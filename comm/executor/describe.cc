@@ -9,14 +9,9 @@
 namespace motley {
 
 std::string who(const Transport& transport, const Call& call, const char* algorithm) {
-  std::string text = fmt::format("rank {} of {}: {} #{}", transport.rank(), transport.size(),
-                                 name(call.kind), call.number);
-  const GroupTag& tag = call.group->tag();
-  if (tag.is_pair()) {
-    text += fmt::format(" from rank {} to {}", call.group->rank_at(0), call.group->rank_at(1));
-  } else if (tag.id != 0) {
-    text += fmt::format(" of group {}.{}", tag.id & ~GroupTag::kControllerBit, tag.attempt);
-  }
+  const std::string text =
+      fmt::format("rank {} of {}: {} #{}{}", transport.rank(), transport.size(), name(call.kind),
+                  call.number, scope_text(call.group->tag()));
   if (call.kind == CallKind::kBarrier) return text;
   return text + fmt::format(" ({}, {} {})", algorithm,
                             varies(call.kind) ? call.in.count : call.agreed_count(),

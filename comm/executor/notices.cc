@@ -12,6 +12,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kKept = 64;  // notices, and calls that have failed
+constexpr std::uint32_t kQuestions = 0;  // the cookie of all of them, which carry nothing
 constexpr std::size_t kMaxBlamed = 64;
 constexpr std::size_t kHead = 2;  // bytes: whether to pass it on, and how many ranks follow
 
@@ -60,27 +61,37 @@ Notices::Notices(Transport& transport) : transport_(transport) { transport.liste
 Notices::~Notices() { transport_.cancel(*this, {}); }
 
 void Notices::tell(const Group& group, const Notice& notice) {
-  if (unsent_ == 0) outgoing_.clear();
-  const std::vector<std::byte>& data = outgoing_.emplace_back(encode(notice));
+  if (++cookies_ == kQuestions) ++cookies_;
+  Outgoing& outgoing = outgoing_[cookies_];
+  outgoing.data = encode(notice);
+  const Tag tag{.call = notice.call, .piece = Tag::kNotice, .fingerprint = {}};
   for (const int rank : group.ranks()) {
-    if (rank == transport_.rank()) continue;
-    send(rank, {.call = notice.call, .piece = Tag::kNotice, .fingerprint = {}}, data);
+    if (rank != transport_.rank() && !send(rank, tag, outgoing.data, cookies_)) ++outgoing.unsent;
   }
+  if (outgoing.unsent == 0) outgoing_.erase(cookies_);
 }
 
 void Notices::ask(const CallId& call, const Fingerprint& fingerprint,
                   const std::vector<int>& ranks) {
   for (const int rank : ranks) {
-    send(rank, {.call = call, .piece = Tag::kQuestion, .fingerprint = fingerprint}, {});
+    const Tag tag{.call = call, .piece = Tag::kQuestion, .fingerprint = fingerprint};
+    (void)send(rank, tag, {}, kQuestions);
   }
 }
 
-void Notices::send(int rank, const Tag& tag, ConstBytes data) {
-  if (!transport_.post_send(rank, tag, data, *this, 0)) ++unsent_;
+bool Notices::send(int rank, const Tag& tag, ConstBytes data, std::uint32_t cookie) {
+  const bool sent = transport_.post_send(rank, tag, data, *this, cookie);
+  if (!sent) ++unsent_;
+  return sent;
 }
 
-void Notices::sent(std::uint32_t) { --unsent_; }
-void Notices::failed(std::uint32_t, const Error&) { --unsent_; }
+void Notices::sent(std::uint32_t cookie) {
+  --unsent_;
+  const auto found = outgoing_.find(cookie);
+  if (found != outgoing_.end() && --found->second.unsent == 0) outgoing_.erase(found);
+}
+
+void Notices::failed(std::uint32_t cookie, const Error&) { sent(cookie); }
 
 void Notices::received(std::uint32_t from, const Tag& tag, ConstBytes data) {
   auto notice = decode_notice(static_cast<int>(from), tag.call, data);

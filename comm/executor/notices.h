@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,11 +68,17 @@ class Notices final : public Sink {
   void disagreed(int from, const Tag& theirs, const Fingerprint& ours) override;
 
  private:
-  void send(int rank, const Tag& tag, ConstBytes data);
+  // Whether it has been taken already.
+  bool send(int rank, const Tag& tag, ConstBytes data, std::uint32_t cookie);
 
   Transport& transport_;
-  std::deque<std::vector<std::byte>> outgoing_;  // stay until all are sent
-  int unsent_ = 0;
+  struct Outgoing {
+    std::vector<std::byte> data;
+    int unsent = 0;
+  };
+  std::map<std::uint32_t, Outgoing> outgoing_;  // by cookie; they stay until they are sent to all
+  std::uint32_t cookies_ = 0;
+  int unsent_ = 0;  // of all, and of questions
   std::vector<Notice> arrived_;
   std::deque<Notice> kept_;
   std::deque<CallId> failed_;

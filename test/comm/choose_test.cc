@@ -108,6 +108,7 @@ TEST(Chooser, KnowsTheGroupOfAllRanks) {
   const Topology world = Topology::hosts({0, 1, 0, 1}, {});
   Chooser chooser(world);
   EXPECT_EQ(chooser.among(Group::world(4)), world);
+  EXPECT_EQ(chooser.among(Group({0, 2, 1, 3})), world.subset({0, 2, 1, 3})) << "in another order";
   EXPECT_EQ(chooser.choose({.bytes = 4096}, Group::world(4)), choose({.bytes = 4096}, world));
 }
 

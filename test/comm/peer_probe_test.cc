@@ -144,6 +144,7 @@ TEST(PeerProbe, AStrangerIsNobody) {
   address.back() = address.back() == '0' ? '1' : '0';
   stranger.add(0, address);
   stranger.add(2, "nonsense");
+  stranger.add(2, address.substr(0, address.size() - 2) + "zz");
   for (int i = 0; i < 100; ++i) {
     pair.now += kBeat;
     stranger.on_time(pair.now, Duration(0), kLease);

@@ -183,7 +183,7 @@ TEST(ControlClient, CarriesProgressToOtherRanks) {
   EXPECT_THAT(asker->last_report()->ranks, SizeIs(1));
   const Report last = *asker->last_report();
   EXPECT_THAT(status_text("rank 1 of 2", recorder, &last, clock.now()),
-              HasSubstr("Rank 0 is in broadcast #41 (5 float32, sum)"));
+              HasSubstr("Rank 0 is in broadcast #41 (5 float32)"));
   EXPECT_THAT(status_text("rank 1 of 2", recorder, nullptr, clock.now()), HasSubstr("running"));
   teller->tell_of(nullptr);
 }

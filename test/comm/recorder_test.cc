@@ -97,6 +97,11 @@ TEST(Recorder, SaysCallsAsErrorsDo) {
   EXPECT_EQ(to_text({.number = 3}), "barrier #3");
   EXPECT_THAT(to_text({.group = {.id = GroupTag::kControllerBit | 7, .attempt = 1}}),
               HasSubstr("barrier #0 of group 7.1"));
+  EXPECT_EQ(to_text({.group = GroupTag::pair(3, 70'000),
+                     .number = 5,
+                     .kind = CallKind::kSendRecv,
+                     .count = 9}),
+            "send_recv #5 from rank 3 to 70000 (9 float32)");
 }
 
 // All parts of a record come from one number; a reader that saw two halves would find two.
