@@ -27,6 +27,8 @@ ProgramRun::ProgramRun(std::vector<std::string> words, const std::string& input)
   pid_ = fork();
   if (pid_ < 0) throw_errno("fork");
   if (pid_ == 0) {
+    // As from a terminal, also where the test itself runs in the background and ignores them.
+    for (const int signal : {SIGHUP, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
     dup2(error[1], STDERR_FILENO);
