@@ -15,6 +15,7 @@
 #include "comm/transport/factory.h"
 #include "comm/transport/ucx_header.h"
 #include "comm/transport/ucx_worker.h"
+#include "test/support/joined.h"
 #include "test/support/memory_store.h"
 
 namespace motley::test {
@@ -66,15 +67,7 @@ int run() {
     threads.emplace_back([&, rank] {
       Options options;
       options.token = "the token";
-      Clock& clock = Clock::real();
-      Communicator comm(make_ucx_transport({.rank = rank,
-                                            .size = 2,
-                                            .store = store,
-                                            .name = "bench",
-                                            .clock = clock,
-                                            .options = options,
-                                            .deadline = clock.now() + seconds(20)}),
-                        clock, options);
+      Communicator comm = test::joined(make_ucx_transport, rank, 2, store, options);
       for (int turn = 0; turn < 2 * kTurns; ++turn) {
         comm.barrier().wait();
         if (rank == 0) on = turn % 2 == 1;

@@ -22,7 +22,7 @@ std::vector<TimePoint> arrivals(int at_once) {
 }
 
 // The receiver sees nothing between `from` and `to` us.
-void sleep(std::vector<TimePoint>& times, int from, int to) {
+void look_away(std::vector<TimePoint>& times, int from, int to) {
   for (TimePoint& time : times) {
     if (time > TimePoint{} + microseconds(from))
       time = std::max(time, TimePoint{} + microseconds(to));
@@ -36,15 +36,15 @@ TEST(Arrivals, AreCountedAfterWhatPassedAtOnce) {
 
 TEST(Arrivals, AreCountedWhereTheReceiverLookedInTime) {
   std::vector<TimePoint> times = arrivals(0);
-  sleep(times, 1100, 1500);
-  sleep(times, 2000, 2300);
-  sleep(times, 2600, 2900);
+  look_away(times, 1100, 1500);
+  look_away(times, 2000, 2300);
+  look_away(times, 2600, 2900);
   EXPECT_EQ(time_between(times, TimePoint{}), 1e5);
 }
 
 TEST(Arrivals, ThatWereAllSeenAtOnceSayHowLongAllTook) {
   std::vector<TimePoint> times = arrivals(0);
-  sleep(times, 0, 100 * kMessages);
+  look_away(times, 0, 100 * kMessages);
   EXPECT_EQ(time_between(times, TimePoint{}), 1e5);
 }
 

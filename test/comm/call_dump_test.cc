@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -17,6 +16,7 @@
 #include "comm/control/progress.h"
 #include "comm/error.h"
 #include "comm/local.h"
+#include "test/support/late_rank.h"
 #include "test/support/temporary_folder.h"
 
 namespace motley {
@@ -61,28 +61,10 @@ TEST(CallDump, IsWrittenWhenACallTimesOut) {
   const test::TemporaryFolder folder;
   Options options;
   options.timeout = seconds(1);
-  options.algorithm = "ring";
   options.dump = folder.path();
-  std::promise<void> all_failed;
-  std::shared_future<void> failed = all_failed.get_future().share();
-  std::atomic<int> failures = 0;
-  run_local(
-      4,
-      [&](Communicator& comm) {
-        std::vector<float> data(1000, 1);
-        comm.all_reduce(data, ReduceOp::kSum).wait();
-        comm.barrier().wait();
-        if (comm.rank() == 3) return failed.wait();
-        try {
-          comm.all_reduce(data, ReduceOp::kSum).wait();
-          ADD_FAILURE() << "rank " << comm.rank();
-        } catch (const Error& error) {
-          EXPECT_THAT(error.what(), HasSubstr(folder.path() + "/all_reduce-2.jsonl"));
-        }
-        if (++failures == 3) all_failed.set_value();
-        failed.wait();
-      },
-      options);
+  test::run_with_a_late_rank(3, options, [&](Communicator&, const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(folder.path() + "/all_reduce-2.jsonl"));
+  });
   EXPECT_THAT(files_in(folder), ElementsAre("all_reduce-2.jsonl"));
   const std::vector<json> lines = lines_of(folder.path() + "/all_reduce-2.jsonl");
   ASSERT_THAT(lines, SizeIs(1 + 3 * 3 + 2 + 1));

@@ -11,6 +11,7 @@
 #include "comm/error.h"
 #include "comm/local.h"
 #include "comm/status_signal.h"
+#include "test/support/late_rank.h"
 
 namespace motley {
 namespace {
@@ -25,34 +26,16 @@ using testing::HasSubstr;
 TEST(Timeout, Scenario8NamesTheRankThatIsBehind) {
   Options options;
   options.timeout = seconds(1.5);
-  options.algorithm = "ring";
-  std::promise<void> all_failed;
-  std::shared_future<void> failed = all_failed.get_future().share();
-  std::atomic<int> failures = 0;
-  run_local(
-      4,
-      [&](Communicator& comm) {
-        std::vector<float> data(1000, 1);
-        comm.all_reduce(data, ReduceOp::kSum).wait();
-        comm.barrier().wait();
-        if (comm.rank() == 2) return failed.wait();
-        try {
-          comm.all_reduce(data, ReduceOp::kSum).wait();
-          ADD_FAILURE() << "rank " << comm.rank();
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
-          EXPECT_THAT(error.ranks(), ElementsAre(2)) << error.what();
-          EXPECT_THAT(error.what(),
-                      AllOf(HasSubstr("rank " + std::to_string(comm.rank()) + " of 4: "),
-                            HasSubstr("all_reduce #2 (ring, 1000 float32)"), HasSubstr("1.5 s"),
-                            HasSubstr("bytes have arrived"),
-                            HasSubstr("Rank 2 has not begun it: in no call since barrier #1 ended"),
-                            HasSubstr("Last completed: barrier #1 by ranks 0, 1, 2, 3")));
-        }
-        if (++failures == 3) all_failed.set_value();
-        failed.wait();
-      },
-      options);
+  test::run_with_a_late_rank(2, options, [](Communicator& comm, const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
+    EXPECT_THAT(error.ranks(), ElementsAre(2)) << error.what();
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("rank " + std::to_string(comm.rank()) + " of 4: "),
+                      HasSubstr("all_reduce #2 (ring, 1000 float32)"), HasSubstr("1.5 s"),
+                      HasSubstr("bytes have arrived"),
+                      HasSubstr("Rank 2 has not begun it: in no call since barrier #1 ended"),
+                      HasSubstr("Last completed: barrier #1 by ranks 0, 1, 2, 3")));
+  });
 }
 
 // The recorder of each rank has its last calls in order, and the signal's text has them, too.

@@ -12,6 +12,7 @@
 #include "comm/transport/factory.h"
 #include "comm/transport/shm_heap.h"
 #include "test/support/forked_ranks.h"
+#include "test/support/joined.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -262,15 +263,7 @@ TEST(ShmProcesses, TouchNoNewPagesOnceTheyAreWarm) {
     Options options;
     options.rank = rank;
     options.size = 2;
-    Clock& clock = Clock::real();
-    Communicator comm(make_shm_transport({.rank = rank,
-                                          .size = 2,
-                                          .store = store,
-                                          .name = "test",
-                                          .clock = clock,
-                                          .options = options,
-                                          .deadline = clock.now() + seconds(30)}),
-                      clock, options);
+    Communicator comm = test::joined(make_shm_transport, rank, 2, store, options);
     std::vector<std::vector<float>> data;
     for (const std::size_t n : {1, 100, 4000, 50'000, 1'000'000}) data.emplace_back(n, 1.f);
     SharedBuffer shared = comm.allocate(4'000'000);

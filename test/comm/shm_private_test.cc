@@ -22,6 +22,7 @@
 #include "comm/transport/factory.h"
 #include "comm/transport/shm_peer_memory.h"
 #include "test/support/forked_ranks.h"
+#include "test/support/joined.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -118,15 +119,7 @@ bool moves_everything(Communicator& comm) {
 }
 
 Communicator join(int rank, int size, Store& store, const Options& options) {
-  Clock& clock = Clock::real();
-  return Communicator(make_shm_transport({.rank = rank,
-                                          .size = size,
-                                          .store = store,
-                                          .name = "test",
-                                          .clock = clock,
-                                          .options = options,
-                                          .deadline = clock.now() + seconds(30)}),
-                      clock, options);
+  return test::joined(make_shm_transport, rank, size, store, options);
 }
 
 // From now on process_vm_readv fails with EPERM in this process. False if filters are not allowed.

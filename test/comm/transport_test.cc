@@ -64,6 +64,10 @@ class TransportContract : public testing::TestWithParam<std::string> {
   std::unique_ptr<InprocNetwork> network_;
   std::vector<std::unique_ptr<Transport>> ranks_;
 };
+// By rendezvous every sender waits to be fetched, and what it offered is fetched nonetheless.
+class EagerContract : public TransportContract {};
+// Threads of one process share the memory in which everything is kept.
+class ProcessContract : public TransportContract {};
 
 TEST_P(TransportContract, KeepsTheOrderWithinALane) {
   make(2);
@@ -129,9 +133,7 @@ TEST_P(TransportContract, CarriesEverySizeInBothDirectionsAtOnce) {
   }
 }
 
-TEST_P(TransportContract, MakesASenderWaitForRoomAndThenGoOn) {
-  if (GetParam() == "ucx_rendezvous")
-    GTEST_SKIP() << "there every sender waits until it is fetched";
+TEST_P(EagerContract, MakesASenderWaitForRoomAndThenGoOn) {
   make(2);
   if (IsSkipped()) return;
   NotingSink out, in;
@@ -148,8 +150,7 @@ TEST_P(TransportContract, MakesASenderWaitForRoomAndThenGoOn) {
 }
 
 // A root that broadcasts in a loop must not fill the memory of a rank that has not asked yet.
-TEST_P(TransportContract, BoundsWhatIsKeptForARankThatPollsButDoesNotAsk) {
-  if (GetParam() == "inproc") GTEST_SKIP() << "inproc keeps everything: sender and receiver share";
+TEST_P(ProcessContract, BoundsWhatIsKeptForARankThatPollsButDoesNotAsk) {
   make(2);
   if (IsSkipped()) return;
   NotingSink out;
@@ -177,8 +178,7 @@ TEST_P(TransportContract, BoundsWhatIsKeptForARankThatPollsButDoesNotAsk) {
   EXPECT_TRUE(poll_until([&] { return in.receives.size() == cookie; })) << in.receives.size();
 }
 
-TEST_P(TransportContract, TouchesNeitherSinkNorBufferAfterCancel) {
-  if (GetParam() == "ucx_rendezvous") GTEST_SKIP() << "what is offered is fetched nonetheless";
+TEST_P(EagerContract, TouchesNeitherSinkNorBufferAfterCancel) {
   make(2);
   if (IsSkipped()) return;
   NotingSink in, other;
@@ -358,9 +358,14 @@ TEST_P(TransportContract, CarriesAllToAllTrafficOfThreads) {
   EXPECT_EQ(bad, 0);
 }
 
+const auto kName = [](const testing::TestParamInfo<std::string>& it) { return it.param; };
 INSTANTIATE_TEST_SUITE_P(Transports, TransportContract,
                          testing::Values("inproc", "shm", "ucx", "ucx_rendezvous", "shm_ucx"),
-                         [](const auto& param) { return param.param; });
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Transports, EagerContract,
+                         testing::Values("inproc", "shm", "ucx", "shm_ucx"), kName);
+INSTANTIATE_TEST_SUITE_P(Transports, ProcessContract,
+                         testing::Values("shm", "ucx", "ucx_rendezvous", "shm_ucx"), kName);
 
 }  // namespace
 }  // namespace motley::test

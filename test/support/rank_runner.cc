@@ -8,16 +8,15 @@
 #include "comm/local.h"
 #include "comm/transport/composite.h"
 #include "comm/version.h"
+#include "test/support/joined.h"
 #include "test/support/memory_store.h"
 #include "test/support/simulation.h"
 
 namespace motley::test {
 namespace {
 
-using Factory = std::unique_ptr<Transport> (*)(const TransportSetup&);
-
 // Ranks as threads over a transport that could join processes. The first error is thrown.
-void run_threads(Factory make, int size, const RankBody& body, const Options& options) {
+void run_threads(TransportFactory make, int size, const RankBody& body, const Options& options) {
   MemoryStore store;
   std::mutex mutex;
   std::exception_ptr first;
@@ -25,15 +24,7 @@ void run_threads(Factory make, int size, const RankBody& body, const Options& op
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Clock& clock = Clock::real();
-        Communicator comm(make({.rank = rank,
-                                .size = size,
-                                .store = store,
-                                .name = "world",
-                                .clock = clock,
-                                .options = options,
-                                .deadline = clock.now() + seconds(60)}),
-                          clock, options);
+        Communicator comm = joined(make, rank, size, store, options);
         body(comm);
         comm.barrier().wait();  // nobody leaves while another may still need its memory
       } catch (...) {

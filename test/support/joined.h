@@ -1,0 +1,26 @@
+// test/support/joined.h: a communicator of a rank that meets the others in a store.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/transport/factory.h"
+
+namespace motley::test {
+
+using TransportFactory = std::unique_ptr<Transport> (*)(const TransportSetup&);
+
+inline Communicator joined(TransportFactory make, int rank, int size, Store& store,
+                           const Options& options) {
+  Clock& clock = Clock::real();
+  return Communicator(make({.rank = rank,
+                            .size = size,
+                            .store = store,
+                            .name = "world",
+                            .clock = clock,
+                            .options = options,
+                            .deadline = clock.now() + seconds(60)}),
+                      clock, options);
+}
+
+}  // namespace motley::test
