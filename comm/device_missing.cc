@@ -14,10 +14,31 @@ namespace {
 }  // namespace
 
 int device_count() noexcept { return 0; }
+int current_device() { unavailable(); }
+UseDevice::UseDevice(int) : before_(0) { unavailable(); }
+UseDevice::~UseDevice() = default;
+DeviceMemory device_memory() { unavailable(); }
+Memory memory_of(const void*) { return Memory::kHost; }
+
+Stream::Stream() { unavailable(); }
+Stream::Stream(Stream&&) noexcept = default;
+Stream::~Stream() = default;
 void synchronize(StreamRef) { unavailable(); }
+
+Event::Event() { unavailable(); }
+Event::Event(Event&&) noexcept = default;
+Event::~Event() = default;
+void Event::record(StreamRef) { unavailable(); }
+bool Event::done() const { unavailable(); }
+void Event::hold(StreamRef) const { unavailable(); }
+
 DeviceBuffer::DeviceBuffer(std::size_t) { unavailable(); }
 DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer::~DeviceBuffer() = default;
+PinnedBuffer::PinnedBuffer(std::size_t) { unavailable(); }
+PinnedBuffer::PinnedBuffer(PinnedBuffer&&) noexcept = default;
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept = default;
+PinnedBuffer::~PinnedBuffer() = default;
 void copy(View, ConstView, StreamRef) { unavailable(); }
 
 void reduce_on_device(View, ConstView, ReduceOp, StreamRef) { unavailable(); }
