@@ -1,6 +1,8 @@
 // comm/device.h in a build without CUDA.
+#include "comm/convert.h"
 #include "comm/device.h"
 #include "comm/error.h"
+#include "comm/kernel/combine.h"
 #include "comm/kernel/reduce.h"
 
 namespace motley {
@@ -41,6 +43,11 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept = default;
 PinnedBuffer::~PinnedBuffer() = default;
 void copy(View, ConstView, StreamRef) { unavailable(); }
 
+void combine_on_device(View, std::span<const ConstView>, ReduceOp, StreamRef) { unavailable(); }
+void weighted_sum_on_device(View, std::span<const ConstView>, std::span<const double>, StreamRef) {
+  unavailable();
+}
+void convert_on_device(View, ConstView, StreamRef, double) { unavailable(); }
 void reduce_on_device(View, ConstView, ReduceOp, StreamRef) { unavailable(); }
 void divide_on_device(View, int, StreamRef) { unavailable(); }
 

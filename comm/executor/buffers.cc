@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "comm/kernel/convert.h"
+#include "comm/convert.h"
 #include "comm/kernel/reduce.h"
 
 namespace motley {

@@ -11,7 +11,7 @@ namespace {
 
 template <class T, class Op, bool kWeighted>
 std::size_t one_by_one(std::byte* out, const Terms& terms, std::size_t n) noexcept {
-  using A = std::conditional_t<kIs16BitFloat<T>, float, T>;
+  using A = Wide<T>;
   const auto term = [&](int s, std::size_t i) {
     T x;
     std::memcpy(&x, terms.sources[s] + i * sizeof(T), sizeof(T));
@@ -53,12 +53,12 @@ Combine::Combine(DType dtype, ReduceOp op) noexcept
 
 void Combine::operator()(std::byte* out, const std::byte* const* sources, int count, std::size_t n,
                          const double* weights) const noexcept {
-  assert(count <= kMaxSources);
+  assert(static_cast<std::size_t>(count) <= kMaxCombined);
   const Terms terms{sources, count, average_, weights};
   if (n * element_bytes_ < kLeastVector) return static_cast<void>(rest_(out, terms, n));
   const std::size_t done = vectors_(out, terms, n);
   if (done == n) return;
-  const std::byte* rest[kMaxSources];
+  const std::byte* rest[kMaxCombined];
   for (int s = 0; s < count; ++s) rest[s] = sources[s] + done * element_bytes_;
   rest_(out + done * element_bytes_, {rest, count, average_, weights}, n - done);
 }

@@ -5,10 +5,16 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
+#include "comm/device.h"
 #include "comm/dtype.h"
+#include "comm/view.h"
 
 namespace motley {
+
+// Sources that are combined at once; more are combined in turns.
+inline constexpr std::size_t kMaxCombined = 64;
 
 // What is combined.
 struct Terms {
@@ -33,7 +39,6 @@ class Combine {
                   const double* weights = nullptr) const noexcept;
 
  private:
-  static constexpr int kMaxSources = 64;           // taken at once
   static constexpr std::size_t kLeastVector = 16;  // bytes: less fills no vector
 
   CombinePart vectors_;
@@ -41,6 +46,13 @@ class Combine {
   std::size_t element_bytes_;
   bool average_;
 };
+
+// The same on device memory, in stream order, bit for bit but for the payload of NaN: `in` are the
+// sources, at most kMaxCombined, as long as `out`, of its dtype, at multiples of its elements'
+// size.
+void combine_on_device(View out, std::span<const ConstView> in, ReduceOp op, StreamRef stream);
+void weighted_sum_on_device(View out, std::span<const ConstView> in,
+                            std::span<const double> weights, StreamRef stream);
 
 // The loops for vectors of 64 and 32 bytes; null where the processor has none.
 CombinePart combine_512(DType dtype, ReduceOp op) noexcept;

@@ -23,9 +23,6 @@ template <class V>
   std::memcpy(&v, from, sizeof(V));
 }
 
-template <class T>
-inline constexpr bool kIs16BitFloat = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
-
 // Integers are added and multiplied as unsigned ones: overflow wraps.
 template <class T, class Op>
 using Lane = typename std::conditional_t<std::is_integral_v<T> && (std::is_same_v<Op, Sum> ||

@@ -2,6 +2,7 @@
 // constexpr functions for the device too (--expt-relaxed-constexpr).
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -30,6 +31,13 @@ struct Arithmetic<T> {
   // At least 32 bits: products of narrower unsigned types would be promoted to signed int.
   using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 };
+
+template <class T>
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+
+// The type in which many terms are combined before they are rounded to T.
+template <class T>
+using Wide = std::conditional_t<kIs16BitFloat<T>, float, T>;
 
 struct Sum {
   template <class T>
@@ -80,6 +88,31 @@ constexpr T divided(T x, int divisor) {
   }
 }
 
+struct Divided {
+  int divisor;
+  template <class T>
+  constexpr T operator()(T x) const {
+    return divided(x, divisor);
+  }
+};
+
+template <class To>
+struct Converted {
+  template <class From>
+  constexpr To operator()(From x) const {
+    return static_cast<To>(static_cast<typename Arithmetic<From>::type>(x));
+  }
+};
+
+template <class To, class A>
+struct Scaled {
+  A factor;
+  template <class From>
+  constexpr To operator()(From x) const {
+    return static_cast<To>(factor * static_cast<A>(x));
+  }
+};
+
 // Calls body.template operator()<T>() with the C++ type of `dtype`.
 template <class Body>
 void dispatch(DType dtype, Body&& body) {
@@ -101,6 +134,30 @@ void dispatch(DType dtype, Body&& body) {
     case DType::kInt64:
       return body.template operator()<std::int64_t>();
   }
+}
+
+// Calls body.template operator()<To, From>(functor) with the functor that converts one element of
+// `from`, or scales it by a factor other than 1. The dtypes are alike, or one a 16-bit float and
+// the other float32.
+template <class Body>
+void dispatch_convert(DType to, DType from, double factor, Body&& body) {
+  const auto apply = [&]<class To, class From>() {
+    using A = typename Arithmetic<From>::type;
+    if (factor == 1) return body.template operator()<To, From>(Converted<To>{});
+    return body.template operator()<To, From>(Scaled<To, A>{static_cast<A>(factor)});
+  };
+  dispatch(from, [&]<class From>() {
+    if (to == from) return apply.template operator()<From, From>();
+    if constexpr (kIs16BitFloat<From>) {
+      assert(to == DType::kFloat32);
+      return apply.template operator()<float, From>();
+    } else if constexpr (std::is_same_v<From, float>) {
+      assert(to == DType::kFloat16 || to == DType::kBFloat16);
+      if (to == DType::kFloat16) return apply.template operator()<half, float>();
+      return apply.template operator()<bfloat16, float>();
+    }
+    assert(false && "no conversion between these types");
+  });
 }
 
 // Calls body.template operator()<T>(functor); kAverage and kWeightedSum reduce as sums:

@@ -1,6 +1,6 @@
 // Copies that change the element type or scale: exact where the types allow, rounded once
 // elsewhere.
-#include "comm/kernel/convert.h"
+#include "comm/convert.h"
 
 #include <gtest/gtest.h>
 
