@@ -147,6 +147,7 @@ class ShmTransport final : public MatchedTransport {
   bool retry_sends();
   bool something_to_do() const noexcept;
   bool look_for_a_while() noexcept;
+  bool shares_core() noexcept;
   bool readable(const Peer& sender) const noexcept {
     return !sender.lost && matcher_.kept_bytes(sender.rank) < kKeptBytes;
   }
@@ -264,8 +265,18 @@ bool ShmTransport::look_for_a_while() noexcept {
     for (int i = 0; i < kLooks; ++i) {
       if (something_to_do()) return true;
     }
+    if (shares_core()) sched_yield();
   } while (Clock::real().now() < stop);
   return false;
+}
+
+// Whether another rank was last seen on this rank's core. Sleeping would keep both there: who is
+// woken stays where it was, and only cores that two want are shared out anew.
+bool ShmTransport::shares_core() noexcept {
+  const std::uint32_t here = own_->segment().doorbell().look_from_here();
+  return std::any_of(peers_.begin(), peers_.end(), [here](const Peer& it) {
+    return it.rank >= 0 && it.doorbell->core.load(std::memory_order_relaxed) == here;
+  });
 }
 
 void ShmTransport::wait(TimePoint until) {

@@ -8,6 +8,8 @@
 // it and then looks at the flag. Both in the order that seq_cst gives, so no news is slept through.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +27,14 @@ inline constexpr std::size_t kCacheLine = 64;
 struct alignas(kCacheLine) Doorbell {
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> waiting;  // ring only if this is not 0: it costs a system call
+  std::atomic<std::uint32_t> core;     // on which the owner last looked around, plus 1
 
+  // The owner looks around: says where, and tells.
+  std::uint32_t look_from_here() noexcept {
+    const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+    if (core.load(std::memory_order_relaxed) != here) core.store(here, std::memory_order_relaxed);
+    return here;
+  }
   void ring() noexcept {
     if (waiting.load(std::memory_order_seq_cst) == 0) return;
     rings.fetch_add(1, std::memory_order_seq_cst);

@@ -1,5 +1,7 @@
 #include "comm/transport/shm_team.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -16,6 +18,7 @@ constexpr int kEagerLooks = 200;
 constexpr int kMostMoves = 16;  // before somebody looks at the time again
 constexpr int kHotLooks = 20;   // without a pause between them
 constexpr int kFarLook = 32;    // every so often not only where it should be
+constexpr int kCoreLook = 8;    // and whether a member is on this rank's core
 // A seat of a call that its owner gave up stays as it is at least so long: a member that found it
 // just before has shown itself by then.
 constexpr Duration kQuarantine = std::chrono::milliseconds(20);
@@ -121,7 +124,7 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
   for (int i = 1; i <= kEagerLooks && run.state == TeamRun::State::kRuns; ++i) {
     if (run.found == run.size) {
       if (!ready(run)) {
-        pause_briefly();
+        pause_between_looks(run, i);
       } else if (move(run)) {
         if (++moves == kMostMoves) return;
         i = 0;
@@ -133,9 +136,23 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
     } else if (find_near(run)) {
       i = 0;
     } else if (i > kHotLooks) {
-      pause_briefly();
+      pause_between_looks(run, i);
     }
   }
+}
+
+// A member that needs this core gets it.
+void ShmTeam::pause_between_looks(const ShmRun& run, int look) const noexcept {
+  if (look % kCoreLook == 0) {
+    const std::uint32_t here = heap_->segment().doorbell().look_from_here();
+    for (const ShmRun::Member& member : run.members) {
+      const Doorbell* const bell = peer(member.rank).doorbell;
+      if (bell == nullptr || bell->core.load(std::memory_order_relaxed) != here) continue;
+      sched_yield();
+      return;
+    }
+  }
+  pause_briefly();
 }
 
 bool ShmTeam::advance(TeamRun& team_run) {

@@ -104,6 +104,7 @@ class ShmTeam final : public Team {
   void keep_slots(ShmRun& run, std::size_t bytes);
   bool move(ShmRun& run);
   void look_for_a_while(ShmRun& run);
+  void pause_between_looks(const ShmRun& run, int look) const noexcept;
   void tell(ShmRun& run) noexcept;
   void ring(const ShmRun& run) const noexcept;
   bool ready(const ShmRun& run) const noexcept;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/machine.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -58,6 +60,29 @@ TEST_P(Oversubscribed, Scenario23WhoWaitsSleeps) {
       ASSERT_EQ(one[0], 8);
     }
     EXPECT_GE(sleeps_of(gettid()) - before, me == 0 ? 0 : kCalls / 2);
+  });
+}
+
+// The kernel may put two ranks on one core though there is another. If they slept it would leave
+// them there; while both want the core, it sees that there is one too few.
+TEST(SharedCore, IsHandedOverWithoutSleeping) {
+  const Machine machine = Machine::discover();
+  if (machine.cores < 2) GTEST_SKIP() << "one core: ranks always share it";
+  test::run_ranks_on("shm", 2, [&](Communicator& comm) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(machine.first_core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    const auto call = [&] {
+      std::vector<float> data = {1};
+      comm.all_reduce(data, ReduceOp::kSum).wait();
+      ASSERT_EQ(data[0], 2);
+    };
+    call();  // both are there, and say so
+    const long before = sleeps_of(gettid());
+    constexpr int kCalls = 1000;
+    for (int i = 0; i < kCalls; ++i) call();
+    EXPECT_LT(sleeps_of(gettid()) - before, kCalls / 4) << "in " << kCalls << " calls";
   });
 }
 
