@@ -1,5 +1,5 @@
-// comm/kernel/launch.cuh: the only way in which kernels are started, so that the same .cu file can
-// also run against an emulator on the CPU.
+// comm/kernel/launch.cuh: the only way in which kernels are started, so that the same .cu file also
+// runs in the emulator of the tests, which brings a cuda_runtime.h of its own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,10 +13,17 @@
 namespace motley {
 
 struct LaunchShape {
-  unsigned grid = 1;
-  unsigned block = 1;
-  std::size_t shared_bytes = 0;
+  dim3 grid = 1;
+  dim3 block = 1;
+  std::size_t shared_bytes = 0;  // what dynamic_shared() points to
 };
+
+// The shared memory of this block that its launch asked for; at a multiple of 16 bytes.
+template <class T>
+__device__ T* dynamic_shared() {
+  alignas(16) extern __shared__ std::byte dynamic_shared_bytes[];
+  return reinterpret_cast<T*>(dynamic_shared_bytes);
+}
 
 // Blocks of `block` threads for n elements, few enough to loop over the rest.
 inline unsigned blocks_for(std::size_t n, unsigned block) {
@@ -29,17 +36,28 @@ inline unsigned blocks_for(std::size_t n, unsigned block) {
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchShape& shape, StreamRef stream,
             Arguments&&... arguments) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(shape.grid);
-  config.blockDim = dim3(shape.block);
-  config.dynamicSmemBytes = shape.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(stream.handle);
-  const cudaError_t status =
-      cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  constexpr std::size_t kSharedBytesUnasked = 48 * 1024;
+  const cudaLaunchConfig_t config{shape.grid,
+                                  shape.block,
+                                  shape.shared_bytes,
+                                  static_cast<cudaStream_t>(stream.handle),
+                                  nullptr,
+                                  0};
+  cudaError_t status = cudaSuccess;
+  if (shape.shared_bytes > kSharedBytesUnasked) {
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shape.shared_bytes));
+  }
+  if (status == cudaSuccess)
+    status = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
   if (status == cudaSuccess) return;
+  const auto size = [](dim3 d) {
+    return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+  };
   throw Error(ErrorCode::kIo, std::string("CUDA: ") + cudaGetErrorString(status) +
-                                  " while launching a kernel of " + std::to_string(shape.grid) +
-                                  " blocks of " + std::to_string(shape.block) + " threads.");
+                                  " while launching a kernel of " + size(shape.grid) +
+                                  " blocks of " + size(shape.block) + " threads with " +
+                                  std::to_string(shape.shared_bytes) + " shared bytes.");
 }
 
 }  // namespace motley

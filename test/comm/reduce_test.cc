@@ -1,4 +1,5 @@
-// Reduction kernels against plain arithmetic, on the CPU and, where there is one, on a GPU.
+// Reduction kernels against plain arithmetic, on the CPU and on a device: a real one, or the
+// emulator's.
 #include "comm/kernel/reduce.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ void on_cpu(std::vector<T>& out, const std::vector<T>& in, ReduceOp op) {
 }
 
 template <class T>
-void on_gpu(std::vector<T>& out, const std::vector<T>& in, ReduceOp op) {
+void on_device(std::vector<T>& out, const std::vector<T>& in, ReduceOp op) {
   const DeviceBuffer a(out.size() * sizeof(T)), b(in.size() * sizeof(T));
   const View x = a.view(out.size(), dtype_of<T>), y = b.view(in.size(), dtype_of<T>);
   copy(x, out, {});
@@ -68,9 +69,26 @@ TYPED_TEST(Reduce, MatchesPlainArithmeticOnTheCpu) {
   this->matches_plain_arithmetic(on_cpu<TypeParam>);
 }
 
-TYPED_TEST(Reduce, MatchesPlainArithmeticOnTheGpu) {
+TYPED_TEST(Reduce, MatchesPlainArithmeticOnTheDevice) {
   if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
-  this->matches_plain_arithmetic(on_gpu<TypeParam>);
+  this->matches_plain_arithmetic(on_device<TypeParam>);
+}
+
+TYPED_TEST(Reduce, DividesOnTheDeviceAsOnTheCpu) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  using T = TypeParam;
+  for (const std::size_t n : {0, 1, 1000}) {
+    std::vector<T> expected = random_values<T>(n, 3), got = expected;
+    divide(expected, 3);
+    const DeviceBuffer a(n * sizeof(T));
+    const View x = a.view(n, dtype_of<T>);
+    copy(x, got, {});
+    divide_on_device(x, 3, {});
+    copy(got, x, {});
+    synchronize({});
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_EQ(static_cast<float>(got[i]), static_cast<float>(expected[i])) << i << " of " << n;
+  }
 }
 
 TEST(ReduceCpu, IntegersWrap) {

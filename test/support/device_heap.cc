@@ -1,0 +1,81 @@
+#include "test/support/device_heap.h"
+
+#include <sys/mman.h>
+
+#include <cassert>
+#include <cstring>
+
+#include "comm/error.h"
+
+namespace motley::test {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Bytes after each block that nobody may touch.
+constexpr std::size_t kGuard = 4 * kPage;
+
+std::size_t mapped_bytes(std::size_t size_bytes) {
+  return (size_bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+void* DeviceHeap::allocate(std::size_t size_bytes, Kind kind, int device, std::size_t limit) {
+  if (used_bytes(kind, device) + size_bytes > limit) return nullptr;
+  const std::size_t mapped = mapped_bytes(size_bytes);
+  void* const data =
+      mmap(nullptr, mapped + kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) throw_errno("mapping memory of an emulated device");
+  if (mprotect(data, mapped, PROT_READ | PROT_WRITE) != 0) throw_errno("mprotect");
+  std::memset(data, 0xc7, size_bytes);
+  const std::lock_guard lock(mutex_);
+  blocks_[reinterpret_cast<std::uintptr_t>(data)] = {static_cast<std::byte*>(data), size_bytes,
+                                                     kind, device};
+  if (kind == Kind::kDevice && !accessible_) mprotect(data, mapped, PROT_NONE);
+  return data;
+}
+
+DeviceHeap::Block DeviceHeap::release(void* data) {
+  Block block;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(reinterpret_cast<std::uintptr_t>(data));
+    assert(found != blocks_.end());
+    block = found->second;
+    blocks_.erase(found);
+  }
+  munmap(data, mapped_bytes(block.size_bytes) + kGuard);
+  return block;
+}
+
+std::optional<DeviceHeap::Block> DeviceHeap::find(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(mutex_);
+  auto above = blocks_.upper_bound(address);
+  if (above == blocks_.begin()) return std::nullopt;
+  const Block& block = (--above)->second;
+  if (address - above->first >= mapped_bytes(block.size_bytes) + kGuard) return std::nullopt;
+  return block;
+}
+
+std::size_t DeviceHeap::used_bytes(Kind kind, int device) {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [address, block] : blocks_) {
+    const bool counts = block.kind == kind && (device < 0 || block.device == device);
+    bytes += counts ? block.size_bytes : 0;
+  }
+  return bytes;
+}
+
+void DeviceHeap::set_access(bool allowed) {
+  const std::lock_guard lock(mutex_);
+  accessible_ = allowed;
+  for (const auto& [address, block] : blocks_) {
+    if (block.kind != Kind::kDevice) continue;
+    mprotect(block.data, mapped_bytes(block.size_bytes),
+             allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+}
+
+}  // namespace motley::test

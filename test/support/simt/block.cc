@@ -1,0 +1,163 @@
+#include "test/support/simt/block.h"
+
+#include <fmt/format.h>
+
+#include "comm/error.h"
+
+namespace motley::simt {
+namespace {
+
+thread_local Thread* running = nullptr;
+
+std::string text(uint3 at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
+
+}  // namespace
+
+Thread* current() noexcept { return running; }
+
+void BlockRunner::enter(void* thread) { static_cast<Thread*>(thread)->runner->call_->run(); }
+
+void BlockRunner::place_threads() {
+  const dim3 shape = shape_.block;
+  size_ = shape.x * shape.y * shape.z;
+  while (threads_.size() < size_) threads_.push_back(std::make_unique<Thread>());
+  warps_.assign((size_ + kLanes - 1) / kLanes, Warp{});
+  ready_.clear();
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    Thread& thread = *threads_[rank];
+    thread.index = {rank % shape.x, rank / shape.x % shape.y, rank / shape.x / shape.y};
+    thread.rank = rank;
+    thread.lane = rank % kLanes;
+    thread.warp = &warps_[rank / kLanes];
+    (*thread.warp)[thread.lane] = &thread;
+    thread.state = Thread::State::kReady;
+    thread.runner = this;
+    ready_.push_back(&thread);
+  }
+  alive_ = size_;
+  at_barrier_ = 0;
+  given_up_.clear();
+}
+
+void BlockRunner::run(const Shape& shape, uint3 block, const Call& call) {
+  shape_ = shape;
+  block_ = block;
+  call_ = &call;
+  place_threads();
+  run_ready();
+  if (given_up_.empty() && alive_ != 0) given_up_ = why_stuck();
+  if (given_up_.empty()) return;
+  for (const auto& thread : threads_) thread->strand.abandon();
+  throw Error(ErrorCode::kInvalid, given_up_);
+}
+
+void BlockRunner::run_ready() {
+  while (!ready_.empty() && given_up_.empty()) {
+    Thread& thread = *ready_.front();
+    ready_.pop_front();
+    thread.state = Thread::State::kReady;
+    running = &thread;
+    if (thread.strand.busy()) {
+      thread.strand.resume();
+    } else {
+      thread.strand.start(enter, &thread);
+    }
+    running = nullptr;
+    if (thread.strand.busy()) continue;
+    thread.state = Thread::State::kReturned;
+    --alive_;
+    if (at_barrier_ != 0 && at_barrier_ == alive_) leave_barrier();
+  }
+}
+
+// Whether all lanes that `last` names are where it is.
+bool BlockRunner::all_there(const Thread& last) const {
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const Thread* const other = (*last.warp)[lane];
+    if ((last.mask >> lane & 1) == 0 || other == nullptr || other == &last) continue;
+    if (other->state != Thread::State::kAtExchange || other->mask != last.mask ||
+        other->combine != last.combine) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint64_t BlockRunner::exchange(Thread& thread, std::uint32_t mask, Combine combine,
+                                    std::uint64_t value, std::uint32_t argument) {
+  if ((mask >> thread.lane & 1) == 0) {
+    give_up(thread,
+            fmt::format("lane {} is not in the mask 0x{:08x} that it gives", thread.lane, mask));
+  }
+  thread.mask = mask;
+  thread.combine = combine;
+  thread.value = value;
+  thread.argument = argument;
+  if (!all_there(thread)) {
+    thread.state = Thread::State::kAtExchange;
+    thread.strand.suspend();
+    return thread.result;
+  }
+  combine(*thread.warp, mask);
+  for (Thread* const other : *thread.warp) {
+    if (other == nullptr || other == &thread || (mask >> other->lane & 1) == 0) continue;
+    other->state = Thread::State::kReady;
+    ready_.push_back(other);
+  }
+  return thread.result;
+}
+
+unsigned BlockRunner::barrier(Thread& thread, bool predicate) {
+  thread.predicate = predicate;
+  thread.state = Thread::State::kAtBarrier;
+  if (++at_barrier_ == alive_) leave_barrier();
+  thread.strand.suspend();
+  return thread.count;
+}
+
+void BlockRunner::leave_barrier() {
+  unsigned count = 0;
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    const Thread& thread = *threads_[rank];
+    if (thread.state == Thread::State::kAtBarrier && thread.predicate) ++count;
+  }
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    Thread& thread = *threads_[rank];
+    if (thread.state != Thread::State::kAtBarrier) continue;
+    thread.count = count;
+    thread.state = Thread::State::kReady;
+    ready_.push_back(&thread);
+  }
+  at_barrier_ = 0;
+}
+
+void BlockRunner::give_up(Thread& thread, const std::string& why) {
+  given_up_ = fmt::format("{}: {}.", name_of(thread), why);
+  for (;;) thread.strand.suspend();
+}
+
+std::string BlockRunner::name_of(const Thread& thread) const {
+  return fmt::format("block {} thread {}", text(block_), text(thread.index));
+}
+
+std::string BlockRunner::why_stuck() const {
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    const Thread& thread = *threads_[rank];
+    if (thread.state != Thread::State::kAtExchange) continue;
+    std::string others;
+    for (const Thread* const other : *thread.warp) {
+      if (other == nullptr || other == &thread || (thread.mask >> other->lane & 1) == 0) continue;
+      const bool gone = other->state == Thread::State::kReturned;
+      const bool elsewhere = other->state == Thread::State::kAtBarrier ||
+                             other->mask != thread.mask || other->combine != thread.combine;
+      if (gone || elsewhere)
+        others += fmt::format(" {} {}", other->lane, gone ? "has returned" : "waits elsewhere");
+    }
+    return fmt::format("{}: waits for lanes of mask 0x{:08x} that never come:{}.", name_of(thread),
+                       thread.mask, others);
+  }
+  return fmt::format("block {}: {} of {} threads wait at a barrier that the others never reach.",
+                     text(block_), at_barrier_, size_);
+}
+
+}  // namespace motley::simt

@@ -1,0 +1,92 @@
+// test/support/simt/block.h: runs the threads of one block on strands, which switch only where
+// they meet: at barriers of the block, and where lanes of a warp exchange values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "test/support/simt/launch.h"
+#include "test/support/simt/strand.h"
+
+namespace motley::simt {
+
+inline constexpr unsigned kLanes = 32;
+
+class BlockRunner;
+struct Thread;
+
+// The lanes of a warp, by number; null where the block has none.
+using Warp = std::array<Thread*, kLanes>;
+
+// What lanes that meet make of what each brought: sets `result` of those in `mask`.
+using Combine = void (*)(const Warp& warp, std::uint32_t mask);
+
+struct Thread {
+  enum class State { kReady, kAtBarrier, kAtExchange, kReturned };
+
+  uint3 index{};
+  unsigned rank = 0;  // in the block
+  unsigned lane = 0;
+  Warp* warp = nullptr;
+  State state = State::kReady;
+
+  // At an exchange.
+  std::uint32_t mask = 0;
+  Combine combine = nullptr;
+  std::uint64_t value = 0;
+  std::uint32_t argument = 0;
+  std::uint64_t result = 0;
+
+  // At a barrier: whether a predicate holds here; then, for how many threads it did.
+  bool predicate = false;
+  unsigned count = 0;
+
+  Strand strand;
+  BlockRunner* runner = nullptr;
+};
+
+// For one block after another, on one thread of the host at a time.
+class BlockRunner {
+ public:
+  // Runs `call` once for each thread. Throws kInvalid if threads wait for what never comes.
+  void run(const Shape& shape, uint3 block, const Call& call);
+
+  // For threads of the block only.
+  std::uint64_t exchange(Thread& thread, std::uint32_t mask, Combine combine, std::uint64_t value,
+                         std::uint32_t argument);
+  unsigned barrier(Thread& thread, bool predicate);
+  // Ends the block: run() throws.
+  [[noreturn]] void give_up(Thread& thread, const std::string& why);
+
+  const Shape& shape() const noexcept { return shape_; }
+  uint3 block() const noexcept { return block_; }
+
+ private:
+  static void enter(void* thread);
+  void place_threads();
+  void run_ready();
+  bool all_there(const Thread& last) const;
+  void leave_barrier();
+  std::string why_stuck() const;
+  std::string name_of(const Thread& thread) const;
+
+  Shape shape_;
+  uint3 block_{};
+  const Call* call_ = nullptr;
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block had
+  std::vector<Warp> warps_;
+  std::deque<Thread*> ready_;
+  unsigned size_ = 0;
+  unsigned alive_ = 0;
+  unsigned at_barrier_ = 0;
+  std::string given_up_;
+};
+
+// The thread of a kernel that runs on this thread of the host, or null.
+Thread* current() noexcept;
+
+}  // namespace motley::simt
