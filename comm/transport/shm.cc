@@ -27,7 +27,6 @@ namespace {
 constexpr std::size_t kKeptBytes = 64 << 20;  // of one peer; more stays in its ring and stops it
 constexpr Duration kSpin = seconds(20e-6);    // how long to look before sleeping
 constexpr int kLooks = 64;                    // between two looks at the clock
-constexpr int kYields = 4;                    // looks before sleeping where ranks share cores
 constexpr Duration kLongestSleep = seconds(1);
 constexpr Duration kStarvedSleep = seconds(1e-3);  // while what is awaited rings no bell
 
@@ -51,7 +50,6 @@ class ShmTransport final : public MatchedTransport {
       : rank_(setup.rank),
         payload_bytes_(payload_bytes(setup.options)),
         places_(places(setup)),
-        oversubscribed_(!abilities.spins),
         own_(std::make_shared<ShmHeap>(std::move(inbox))),
         others_(std::move(others)),
         peers_(static_cast<std::size_t>(setup.joined())) {
@@ -155,7 +153,6 @@ class ShmTransport final : public MatchedTransport {
   const int rank_;
   const std::size_t payload_bytes_;
   const std::vector<int> places_;  // by rank: among those joined; -1: not one of them
-  const bool oversubscribed_;
   std::shared_ptr<ShmHeap> own_;    // our memory, inbox and all; buffers from it may outlive us
   std::vector<ShmSegment> others_;  // by rank, without our own
   std::vector<Peer> peers_;         // by place
@@ -250,22 +247,16 @@ bool ShmTransport::something_to_do() const noexcept {
   return false;
 }
 
-// A short message to an awake rank costs less than waking it up, but a rank that spins on a core
-// that its peer needs holds it up.
+// A short message to an awake rank costs less than waking it up. Where ranks share a core they take
+// turns meanwhile; one that has a core to itself, though others share theirs, keeps it.
 bool ShmTransport::look_for_a_while() noexcept {
-  if (oversubscribed_) {
-    for (int i = 0; i < kYields; ++i) {
-      if (something_to_do()) return true;
-      sched_yield();
-    }
-    return false;
-  }
   const TimePoint stop = Clock::real().now() + kSpin;
   do {
-    for (int i = 0; i < kLooks; ++i) {
+    const bool yields = shares_core();
+    for (int i = 0; i < (yields ? 1 : kLooks); ++i) {
       if (something_to_do()) return true;
     }
-    if (shares_core()) sched_yield();
+    if (yields) sched_yield();
   } while (Clock::real().now() < stop);
   return false;
 }
