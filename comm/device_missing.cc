@@ -4,6 +4,7 @@
 #include "comm/error.h"
 #include "comm/kernel/combine.h"
 #include "comm/kernel/reduce.h"
+#include "comm/quantize.h"
 
 namespace motley {
 namespace {
@@ -50,5 +51,7 @@ void weighted_sum_on_device(View, std::span<const ConstView>, std::span<const do
 void convert_on_device(View, ConstView, StreamRef, double) { unavailable(); }
 void reduce_on_device(View, ConstView, ReduceOp, StreamRef) { unavailable(); }
 void divide_on_device(View, int, StreamRef) { unavailable(); }
+void quantize_on_device(const Quantized&, ConstView, StreamRef) { unavailable(); }
+void dequantize_on_device(View, const Quantized&, StreamRef) { unavailable(); }
 
 }  // namespace motley

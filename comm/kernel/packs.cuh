@@ -15,6 +15,14 @@ namespace motley {
 template <std::size_t kBytes>
 struct WordOf;
 template <>
+struct WordOf<1> {
+  typedef std::uint8_t type __attribute__((may_alias));
+};
+template <>
+struct WordOf<2> {
+  typedef std::uint16_t type __attribute__((may_alias));
+};
+template <>
 struct WordOf<4> {
   typedef std::uint32_t type __attribute__((may_alias));
 };

@@ -1,5 +1,5 @@
-// Every width of vectors that this processor has gives the bits of plain arithmetic, element by
-// element, whatever the values: NaN, infinities, zeros of both signs, subnormals, ties.
+// Every width of vectors that this processor has, and a device, give the bits of plain arithmetic,
+// element by element, whatever the values: NaN, infinities, zeros of both signs, subnormals, ties.
 #include "comm/kernel/combine.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,9 @@
 #include "comm/kernel/combine_vector.h"
 #include "comm/kernel/cpu.h"
 #include "comm/kernel/ops.h"
+#include "test/support/device_array.h"
 #include "test/support/elements.h"
+#include "test/support/random_elements.h"
 
 namespace motley {
 namespace {
@@ -37,7 +39,7 @@ constexpr double kWeights[] = {0.3, -1.7, 1, 0, 1e-3, 2.5, 1e4, 0.1};
 // One by one, as combine.h says it.
 template <class T>
 T expected(const std::vector<std::vector<T>>& sources, std::size_t i, ReduceOp op) {
-  using A = std::conditional_t<kIs16BitFloat<T>, float, T>;
+  using A = Wide<T>;
   const auto term = [&](std::size_t s) {
     A wide = static_cast<A>(sources[s][i]);
     if constexpr (!std::is_integral_v<T>) {
@@ -54,20 +56,6 @@ T expected(const std::vector<std::vector<T>>& sources, std::size_t i, ReduceOp o
   }
   const int count = static_cast<int>(sources.size());
   return static_cast<T>(op == ReduceOp::kAverage ? divided(sum, count) : sum);
-}
-
-template <class T>
-bool is_nan(T x) {
-  if constexpr (std::is_integral_v<T>)
-    return false;
-  else
-    return std::isnan(static_cast<double>(static_cast<float>(x)));
-}
-
-// Bits equal; of NaN only that it is one: which of two survives addition is up to the processor.
-template <class T>
-bool alike(T a, T b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0 || (is_nan(a) && is_nan(b));
 }
 
 template <class T>
@@ -89,7 +77,7 @@ void check(const std::vector<std::vector<T>>& sources) {
       const bool one_by_one = average && std::is_integral_v<T>;
       EXPECT_TRUE(one_by_one || done + 128 > n) << "of " << n << " only " << done << " were done";
       for (std::size_t i = 0; i < done; ++i) {
-        ASSERT_TRUE(alike(out[i], expected(sources, i, op)))
+        ASSERT_TRUE(test::alike(out[i], expected(sources, i, op)))
             << name(op) << ", " << width.name << " bits, element " << i;
       }
     }
@@ -97,7 +85,7 @@ void check(const std::vector<std::vector<T>>& sources) {
     Combine(dtype_of<T>, op)(reinterpret_cast<std::byte*>(out.data()), pointers.data(), count, n,
                              kWeights);
     for (std::size_t i = 0; i < n; ++i) {
-      ASSERT_TRUE(alike(out[i], expected(sources, i, op))) << name(op) << ", element " << i;
+      ASSERT_TRUE(test::alike(out[i], expected(sources, i, op))) << name(op) << ", element " << i;
     }
   }
 }
@@ -111,14 +99,8 @@ TYPED_TEST(CombineTypes, GivesTheBitsOfPlainArithmetic) {
   std::mt19937_64 random(11);
   for (const int count : {1, 2, 3, 8}) {
     for (const std::size_t n : {0, 1, 7, 16, 63, 130, 3001}) {
-      std::vector<std::vector<TypeParam>> sources(static_cast<std::size_t>(count));
-      for (auto& source : sources) {
-        source.resize(n);
-        for (TypeParam& x : source) {
-          const std::uint64_t bits = random();
-          std::memcpy(static_cast<void*>(&x), &bits, sizeof(x));
-        }
-      }
+      std::vector<std::vector<TypeParam>> sources;
+      for (int s = 0; s < count; ++s) sources.push_back(test::random_bits<TypeParam>(n, random));
       check(sources);
     }
   }
@@ -164,6 +146,71 @@ TEST(Combine, TakesBuffersAtAnyAlignment) {
     std::memcpy(&x, a.data() + 1 + i * sizeof(x), sizeof(x));
     ASSERT_EQ(x, static_cast<double>(i) + 1);
   }
+}
+
+// Where `out` and the sources lie: elements behind a multiple of 16 bytes, sources in turns.
+struct Phases {
+  std::size_t out;
+  std::size_t sources[2];
+};
+
+// Combines on the device what `sources` hold, into one of them or elsewhere, and compares.
+template <class T>
+void check_on_device(const std::vector<std::vector<T>>& sources, ReduceOp op, const Phases& phases,
+                     bool in_place) {
+  const std::size_t n = sources[0].size(), count = sources.size();
+  std::vector<test::DeviceArray<T>> arrays;
+  std::vector<ConstView> views;
+  std::vector<const std::byte*> hosts;
+  arrays.reserve(count + 1);
+  for (std::size_t s = 0; s < count; ++s) {
+    arrays.emplace_back(sources[s], phases.sources[s % 2]);
+    views.push_back(arrays[s].view());
+    hosts.push_back(reinterpret_cast<const std::byte*>(sources[s].data()));
+  }
+  arrays.emplace_back(std::vector<T>(n), phases.out);
+  test::DeviceArray<T>& out = in_place ? arrays.front() : arrays.back();
+  const std::vector<double> weights(kWeights, kWeights + count);
+  const Stream stream;
+  if (op == ReduceOp::kWeightedSum)
+    weighted_sum_on_device(out.view(), views, weights, stream);
+  else
+    combine_on_device(out.view(), views, op, stream);
+  std::vector<T> due(n);
+  Combine(dtype_of<T>, op)(reinterpret_cast<std::byte*>(due.data()), hosts.data(),
+                           static_cast<int>(count), n, kWeights);
+  EXPECT_EQ(test::first_difference(out.values(stream), due), n)
+      << name(op) << " of " << count << ", phases " << phases.out << ", " << phases.sources[0]
+      << ", " << phases.sources[1] << (in_place ? ", in place" : "");
+  EXPECT_TRUE(out.guarded());
+}
+
+// 0 to 130: with few packs or none. Phases: straight; alike; each otherwise; a whole pack off.
+TYPED_TEST(CombineTypes, GivesTheBitsOfTheCpuOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  std::mt19937_64 random(12);
+  for (const Phases& phases : {Phases{0, {0, 0}}, Phases{3, {3, 3}}, Phases{0, {1, 2}},
+                               Phases{1, {0, 15}}, Phases{7, {7, 6}}}) {
+    for (const int count : {1, 2, 5}) {
+      for (const std::size_t n : {0, 1, 7, 63, 130, 5003}) {
+        std::vector<std::vector<TypeParam>> sources;
+        for (int s = 0; s < count; ++s) sources.push_back(test::random_bits<TypeParam>(n, random));
+        for (const ReduceOp op : kOps) {
+          if (op == ReduceOp::kWeightedSum && std::is_integral_v<TypeParam>) continue;
+          check_on_device(sources, op, phases, count == 2);
+        }
+      }
+    }
+  }
+}
+
+// More packs than threads: some take several.
+TEST(Combine, GoesRoundLongBuffersOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  std::mt19937_64 random(13);
+  const std::size_t n = 4 * 2048 * 256 * 5 / 4 + 1;
+  check_on_device<float>({test::random_bits<float>(n, random), test::random_bits<float>(n, random)},
+                         ReduceOp::kSum, {1, {2, 1}}, false);
 }
 
 // All alignments of both ends, against what lies around.

@@ -1,8 +1,12 @@
 // Copies that change the element type or scale: exact where the types allow, rounded once
-// elsewhere.
+// elsewhere; on a device the bits of the CPU.
 #include "comm/convert.h"
 
 #include <gtest/gtest.h>
+
+#include "test/support/device_array.h"
+#include "test/support/elements.h"
+#include "test/support/random_elements.h"
 
 namespace motley {
 namespace {
@@ -48,6 +52,51 @@ TEST(ConvertSameType, CopiesAndScalesInPlace) {
   convert(copy, whole);
   EXPECT_EQ(copy, whole);
   convert(View(nullptr, 0, DType::kFloat16), ConstView(nullptr, 0, DType::kFloat16));
+}
+
+// From and to buffers that lie otherwise, and in place.
+template <class To, class From>
+void check_on_device(const std::vector<From>& in, double factor) {
+  std::vector<To> due(in.size());
+  convert(due, in, factor);
+  for (const auto& [to_phase, from_phase] : {std::pair{0, 0}, {1, 1}, {2, 5}, {7, 0}}) {
+    const Stream stream;
+    test::DeviceArray<From> from(in, static_cast<std::size_t>(from_phase));
+    test::DeviceArray<To> to(std::vector<To>(in.size()), static_cast<std::size_t>(to_phase));
+    convert_on_device(to.view(), from.view(), stream, factor);
+    EXPECT_EQ(test::first_difference(to.values(stream), due), in.size())
+        << in.size() << " times " << factor << ", phases " << to_phase << " and " << from_phase;
+    EXPECT_TRUE(to.guarded());
+    if constexpr (std::is_same_v<To, From>) {
+      convert_on_device(from.view(), from.view(), stream, factor);
+      EXPECT_EQ(test::first_difference(from.values(stream), due), in.size());
+    }
+  }
+}
+
+template <class T>
+class ConvertTypes : public testing::Test {};
+TYPED_TEST_SUITE(ConvertTypes, test::ElementTypes);
+
+TYPED_TEST(ConvertTypes, GivesTheBitsOfTheCpuOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  std::mt19937_64 random(14);
+  for (const std::size_t n : {0, 1, 30, 4001}) {
+    const auto in = test::random_bits<TypeParam>(n, random);
+    check_on_device<TypeParam>(in, 1);
+    if constexpr (!std::is_integral_v<TypeParam>) check_on_device<TypeParam>(in, 0.3);
+  }
+}
+
+TYPED_TEST(Convert, RoundsOnADeviceAsOnTheCpu) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  std::mt19937_64 random(15);
+  for (const std::size_t n : {0, 1, 30, 20'001}) {
+    for (const double factor : {1.0, 0.3}) {
+      check_on_device<TypeParam>(test::random_bits<float>(n, random), factor);
+      check_on_device<float>(test::random_bits<TypeParam>(n, random), factor);
+    }
+  }
 }
 
 }  // namespace
