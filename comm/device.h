@@ -13,6 +13,7 @@
 //           the numbers, where CUDA fails
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 
 #include "comm/view.h"
@@ -130,5 +131,9 @@ class PinnedBuffer {
 // Copies in.size_bytes() bytes between any two memories, in stream order. Same size on both sides.
 // Host memory must stay until then; where it is not pinned, the host may wait.
 void copy(View out, ConstView in, StreamRef stream);
+// Of two Views, for which std::copy would be found and fit better.
+template <class Place>
+requires std::convertible_to<const Place&, StreamRef>
+void copy(View out, View in, const Place& stream) { copy(out, ConstView(in), StreamRef(stream)); }
 
 }  // namespace motley

@@ -5,6 +5,8 @@
 // are no names: __global__, __shared__ and the like. Supported is what the sections below declare.
 #pragma once
 
+#include "test/support/simt/atomic.h"
+#include "test/support/simt/intrinsics.h"
 #include "test/support/simt/launch.h"
 #include "test/support/simt/types.h"
 #include "test/support/simt/warp.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "comm/error.h"
+#include "test/support/simt/observer.h"
 
 namespace motley::simt {
 namespace {
@@ -12,6 +13,22 @@ thread_local Thread* running = nullptr;
 std::string text(uint3 at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
 
 }  // namespace
+
+const char* name(FaultKind kind) noexcept {
+  switch (kind) {
+    case FaultKind::kUninitialized:
+      return "uninitialized";
+    case FaultKind::kRace:
+      return "race";
+    case FaultKind::kOutOfBounds:
+      return "out of bounds";
+    case FaultKind::kBarrier:
+      return "barrier";
+    case FaultKind::kExchange:
+      return "exchange";
+  }
+  return "unknown";
+}
 
 Thread* current() noexcept { return running; }
 
@@ -36,23 +53,31 @@ void BlockRunner::place_threads() {
   }
   alive_ = size_;
   at_barrier_ = 0;
-  given_up_.clear();
+  stopped_ = false;
 }
 
-void BlockRunner::run(const Shape& shape, uint3 block, const Call& call) {
+void BlockRunner::run(const Shape& shape, uint3 block, const Call& call, Observer* observer) {
   shape_ = shape;
   block_ = block;
   call_ = &call;
+  observer_ = observer;
   place_threads();
+  if (observer_ != nullptr) observer_->block_begins(*this);
   run_ready();
-  if (given_up_.empty() && alive_ != 0) given_up_ = why_stuck();
-  if (given_up_.empty()) return;
+  if (!stopped_ && alive_ != 0) {
+    stopped_ = true;
+    given_up_ = why_stuck();
+  }
+  if (stopped_ && observer_ != nullptr) observer_->gave_up(*this, given_up_);
+  if (observer_ != nullptr) observer_->block_ends(*this);
+  if (!stopped_) return;
   for (const auto& thread : threads_) thread->strand.abandon();
-  throw Error(ErrorCode::kInvalid, given_up_);
+  throw Error(ErrorCode::kInvalid, fmt::format("kernel, block {} thread {}: {}", text(block_),
+                                               text(given_up_.thread->index), given_up_.what));
 }
 
 void BlockRunner::run_ready() {
-  while (!ready_.empty() && given_up_.empty()) {
+  while (!ready_.empty() && !stopped_) {
     Thread& thread = *ready_.front();
     ready_.pop_front();
     thread.state = Thread::State::kReady;
@@ -84,10 +109,12 @@ bool BlockRunner::all_there(const Thread& last) const {
 }
 
 std::uint64_t BlockRunner::exchange(Thread& thread, std::uint32_t mask, Combine combine,
-                                    std::uint64_t value, std::uint32_t argument) {
+                                    std::uint64_t value, std::uint32_t argument,
+                                    const void* place) {
+  thread.place = place;
   if ((mask >> thread.lane & 1) == 0) {
-    give_up(thread,
-            fmt::format("lane {} is not in the mask 0x{:08x} that it gives", thread.lane, mask));
+    give_up({FaultKind::kExchange, &thread, nullptr, place,
+             fmt::format("lane {} is not in the mask 0x{:08x} that it gives", thread.lane, mask)});
   }
   thread.mask = mask;
   thread.combine = combine;
@@ -107,7 +134,8 @@ std::uint64_t BlockRunner::exchange(Thread& thread, std::uint32_t mask, Combine 
   return thread.result;
 }
 
-unsigned BlockRunner::barrier(Thread& thread, bool predicate) {
+unsigned BlockRunner::barrier(Thread& thread, bool predicate, const void* place) {
+  thread.place = place;
   thread.predicate = predicate;
   thread.state = Thread::State::kAtBarrier;
   if (++at_barrier_ == alive_) leave_barrier();
@@ -116,6 +144,7 @@ unsigned BlockRunner::barrier(Thread& thread, bool predicate) {
 }
 
 void BlockRunner::leave_barrier() {
+  if (observer_ != nullptr) observer_->block_met(*this);
   unsigned count = 0;
   for (unsigned rank = 0; rank < size_; ++rank) {
     const Thread& thread = *threads_[rank];
@@ -131,33 +160,38 @@ void BlockRunner::leave_barrier() {
   at_barrier_ = 0;
 }
 
-void BlockRunner::give_up(Thread& thread, const std::string& why) {
-  given_up_ = fmt::format("{}: {}.", name_of(thread), why);
-  for (;;) thread.strand.suspend();
+void BlockRunner::give_up(const GivenUp& why) {
+  stopped_ = true;
+  given_up_ = why;
+  running = threads_[why.thread->rank].get();
+  for (;;) running->strand.suspend();
 }
 
-std::string BlockRunner::name_of(const Thread& thread) const {
-  return fmt::format("block {} thread {}", text(block_), text(thread.index));
-}
-
-std::string BlockRunner::why_stuck() const {
+GivenUp BlockRunner::why_stuck() const {
+  const Thread* at_barrier = nullptr;
   for (unsigned rank = 0; rank < size_; ++rank) {
     const Thread& thread = *threads_[rank];
+    if (thread.state == Thread::State::kAtBarrier) at_barrier = &thread;
     if (thread.state != Thread::State::kAtExchange) continue;
     std::string others;
     for (const Thread* const other : *thread.warp) {
       if (other == nullptr || other == &thread || (thread.mask >> other->lane & 1) == 0) continue;
-      const bool gone = other->state == Thread::State::kReturned;
-      const bool elsewhere = other->state == Thread::State::kAtBarrier ||
-                             other->mask != thread.mask || other->combine != thread.combine;
-      if (gone || elsewhere)
-        others += fmt::format(" {} {}", other->lane, gone ? "has returned" : "waits elsewhere");
+      if (other->state == Thread::State::kReturned) {
+        others += fmt::format(" lane {} has returned;", other->lane);
+      } else if (other->state == Thread::State::kAtBarrier) {
+        others += fmt::format(" lane {} waits at a barrier;", other->lane);
+      } else if (other->mask != thread.mask || other->combine != thread.combine) {
+        others += fmt::format(" lane {} waits in another call or for mask 0x{:08x};", other->lane,
+                              other->mask);
+      }
     }
-    return fmt::format("{}: waits for lanes of mask 0x{:08x} that never come:{}.", name_of(thread),
-                       thread.mask, others);
+    return {
+        FaultKind::kExchange, &thread, nullptr, thread.place,
+        fmt::format("waits for lanes of mask 0x{:08x} that never come:{}", thread.mask, others)};
   }
-  return fmt::format("block {}: {} of {} threads wait at a barrier that the others never reach.",
-                     text(block_), at_barrier_, size_);
+  return {FaultKind::kBarrier, at_barrier, nullptr, at_barrier->place,
+          fmt::format("waits at a barrier with {} of {} threads; the others never reach it",
+                      at_barrier_, size_)};
 }
 
 }  // namespace motley::simt

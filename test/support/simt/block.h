@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "test/support/simt/fault.h"
 #include "test/support/simt/launch.h"
 #include "test/support/simt/strand.h"
 
@@ -17,6 +18,7 @@ namespace motley::simt {
 inline constexpr unsigned kLanes = 32;
 
 class BlockRunner;
+class Observer;
 struct Thread;
 
 // The lanes of a warp, by number; null where the block has none.
@@ -34,6 +36,7 @@ struct Thread {
   Warp* warp = nullptr;
   State state = State::kReady;
 
+  const void* place = nullptr;  // where it last met others
   // At an exchange.
   std::uint32_t mask = 0;
   Combine combine = nullptr;
@@ -49,21 +52,36 @@ struct Thread {
   BlockRunner* runner = nullptr;
 };
 
+// Why a block cannot go on.
+struct GivenUp {
+  FaultKind kind = FaultKind::kBarrier;
+  const Thread* thread = nullptr;
+  const void* address = nullptr;
+  const void* place = nullptr;
+  std::string what;
+};
+
 // For one block after another, on one thread of the host at a time.
 class BlockRunner {
  public:
-  // Runs `call` once for each thread. Throws kInvalid if threads wait for what never comes.
-  void run(const Shape& shape, uint3 block, const Call& call);
+  // Runs `call` once for each thread. Throws kInvalid if the block cannot go on. `observer` may be
+  // null.
+  void run(const Shape& shape, uint3 block, const Call& call, Observer* observer);
 
-  // For threads of the block only.
+  // For threads of the block only. `place` is the next instruction of the kernel.
   std::uint64_t exchange(Thread& thread, std::uint32_t mask, Combine combine, std::uint64_t value,
-                         std::uint32_t argument);
-  unsigned barrier(Thread& thread, bool predicate);
+                         std::uint32_t argument, const void* place);
+  unsigned barrier(Thread& thread, bool predicate, const void* place);
   // Ends the block: run() throws.
-  [[noreturn]] void give_up(Thread& thread, const std::string& why);
+  [[noreturn]] void give_up(const GivenUp& why);
 
   const Shape& shape() const noexcept { return shape_; }
   uint3 block() const noexcept { return block_; }
+  const Call& call() const noexcept { return *call_; }
+  Observer* observer() const noexcept { return observer_; }
+  // Of a thread by its rank, in [0, size()).
+  const Thread& thread(unsigned rank) const { return *threads_[rank]; }
+  unsigned size() const noexcept { return size_; }
 
  private:
   static void enter(void* thread);
@@ -71,8 +89,7 @@ class BlockRunner {
   void run_ready();
   bool all_there(const Thread& last) const;
   void leave_barrier();
-  std::string why_stuck() const;
-  std::string name_of(const Thread& thread) const;
+  GivenUp why_stuck() const;
 
   Shape shape_;
   uint3 block_{};
@@ -83,7 +100,9 @@ class BlockRunner {
   unsigned size_ = 0;
   unsigned alive_ = 0;
   unsigned at_barrier_ = 0;
-  std::string given_up_;
+  bool stopped_ = false;
+  GivenUp given_up_;
+  Observer* observer_ = nullptr;
 };
 
 // The thread of a kernel that runs on this thread of the host, or null.

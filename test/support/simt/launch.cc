@@ -8,6 +8,7 @@
 
 namespace motley {
 
+// What dynamic_shared() of comm/kernel/launch.cuh declares.
 alignas(16) thread_local std::byte dynamic_shared_bytes[simt::kMostSharedBytes];
 
 namespace simt {
@@ -42,7 +43,7 @@ void run_grid(const Shape& shape, const Call& call) {
   std::unique_ptr<BlockRunner> runner = runners().take();
   for (unsigned z = 0; z < shape.grid.z; ++z) {
     for (unsigned y = 0; y < shape.grid.y; ++y) {
-      for (unsigned x = 0; x < shape.grid.x; ++x) runner->run(shape, {x, y, z}, call);
+      for (unsigned x = 0; x < shape.grid.x; ++x) runner->run(shape, {x, y, z}, call, nullptr);
     }
   }
   runners().give_back(std::move(runner));

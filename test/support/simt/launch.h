@@ -58,11 +58,6 @@ dim3 grid_shape() noexcept;
 
 }  // namespace motley::simt
 
-namespace motley {
-// What comm/kernel/launch.cuh's dynamic_shared() declares.
-extern thread_local std::byte dynamic_shared_bytes[];
-}  // namespace motley
-
 // NOLINTBEGIN: the names are CUDA's
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "test/support/simt/block.h"
+#include "test/support/simt/observer.h"
 
 namespace motley::simt {
 namespace {
@@ -16,7 +17,11 @@ void for_each(const Warp& warp, std::uint32_t mask, Body&& body) {
   }
 }
 
-void nothing(const Warp&, std::uint32_t) {}
+void combine_nothing(const Warp& warp, std::uint32_t mask) {
+  const Thread* first = nullptr;
+  for_each(warp, mask, [&](Thread& lane) { first = &lane; });
+  if (Observer* const observer = first->runner->observer()) observer->warp_met(warp, mask);
+}
 
 // `argument` is the lane to read from; one that the block does not have gives no small number.
 void combine_shuffle(const Warp& warp, std::uint32_t mask) {
@@ -80,17 +85,20 @@ void combine_reduce(const Warp& warp, std::uint32_t mask) {
 }
 
 std::uint64_t exchange(std::uint32_t mask, Combine combine, std::uint64_t value,
-                       std::uint32_t argument) {
+                       std::uint32_t argument, const void* place) {
   Thread& thread = *current();
-  return thread.runner->exchange(thread, mask, combine, value, argument);
+  return thread.runner->exchange(thread, mask, combine, value, argument, place);
 }
 
 }  // namespace
 
 std::uint64_t shuffle(Shuffle how, std::uint32_t mask, std::uint64_t value, int by, int width) {
   Thread& thread = *current();
-  if (width <= 0 || width > 32 || (width & (width - 1)) != 0)
-    thread.runner->give_up(thread, fmt::format("shuffles with a width of {}", width));
+  const void* const place = __builtin_return_address(0);
+  if (width <= 0 || width > 32 || (width & (width - 1)) != 0) {
+    thread.runner->give_up({FaultKind::kExchange, &thread, nullptr, place,
+                            fmt::format("shuffles with a width of {}", width)});
+  }
   const int lane = static_cast<int>(thread.lane);
   const int first = lane / width * width;
   int from = lane;
@@ -112,36 +120,41 @@ std::uint64_t shuffle(Shuffle how, std::uint32_t mask, std::uint64_t value, int 
   const auto source = static_cast<unsigned>(from);
   if ((mask >> source & 1) == 0) {
     thread.runner->give_up(
-        thread,
-        fmt::format("shuffles from lane {}, which is not in the mask 0x{:08x}", source, mask));
+        {FaultKind::kExchange, &thread, nullptr, place,
+         fmt::format("shuffles from lane {}, which is not in the mask 0x{:08x}", source, mask)});
   }
-  return exchange(mask, combine_shuffle, value, source);
+  return exchange(mask, combine_shuffle, value, source, place);
 }
 
 std::uint32_t ballot(std::uint32_t mask, bool predicate) {
-  return static_cast<std::uint32_t>(exchange(mask, combine_ballot, predicate ? 1 : 0, 0));
+  return static_cast<std::uint32_t>(
+      exchange(mask, combine_ballot, predicate ? 1 : 0, 0, __builtin_return_address(0)));
 }
 
 std::uint32_t match_any(std::uint32_t mask, std::uint64_t value) {
-  return static_cast<std::uint32_t>(exchange(mask, combine_match, value, 0));
+  return static_cast<std::uint32_t>(
+      exchange(mask, combine_match, value, 0, __builtin_return_address(0)));
 }
 
 std::uint32_t match_all(std::uint32_t mask, std::uint64_t value) {
   std::uint32_t there = 0;
   for_each(*current()->warp, mask, [&](Thread& lane) { there |= 1u << lane.lane; });
-  return match_any(mask, value) == there ? mask : 0;
+  const std::uint64_t same = exchange(mask, combine_match, value, 0, __builtin_return_address(0));
+  return same == there ? mask : 0;
 }
 
 std::uint32_t reduce(Reduction how, std::uint32_t mask, std::uint32_t value) {
-  return static_cast<std::uint32_t>(
-      exchange(mask, combine_reduce, value, static_cast<std::uint32_t>(how)));
+  return static_cast<std::uint32_t>(exchange(
+      mask, combine_reduce, value, static_cast<std::uint32_t>(how), __builtin_return_address(0)));
 }
 
-void meet(std::uint32_t mask) { exchange(mask, nothing, 0, 0); }
+void meet(std::uint32_t mask) {
+  exchange(mask, combine_nothing, 0, 0, __builtin_return_address(0));
+}
 
 unsigned meet_all(bool predicate) {
   Thread& thread = *current();
-  return thread.runner->barrier(thread, predicate);
+  return thread.runner->barrier(thread, predicate, __builtin_return_address(0));
 }
 
 // Which lanes run together is the hardware's choice: here, each alone.

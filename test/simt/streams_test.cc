@@ -1,0 +1,162 @@
+// The emulated devices themselves: work is done late, so that a missing wait shows, and never out
+// of order; several threads may drive them; host code that touches device memory is found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "comm/error.h"
+#include "test/support/device_emulated.h"
+
+namespace motley::test {
+namespace {
+
+// Work that writes down its number.
+struct Log {
+  std::vector<int> entries;
+  void add(StreamRef stream, int number) {
+    enqueue(stream, [this, number] {
+      entries.push_back(number);
+      return true;
+    });
+  }
+};
+
+TEST(Streams, DoNothingUntilSomebodyWaits) {
+  Log log;
+  const Stream one, two;
+  log.add(one, 1);
+  log.add(two, 2);
+  log.add(one, 3);
+  EXPECT_THAT(log.entries, testing::IsEmpty());
+  EXPECT_EQ(device_use().unfinished, 3u);
+  synchronize(one);
+  EXPECT_THAT(log.entries, testing::ElementsAre(1, 3)) << "and no more than was waited for";
+  synchronize(two);
+  EXPECT_THAT(log.entries, testing::ElementsAre(1, 3, 2));
+}
+
+TEST(Streams, DoFirstWhatHoldsThem) {
+  Log log;
+  const Stream one, two, three;
+  Event first, second;
+  log.add(one, 1);
+  first.record(one);
+  log.add(one, 4);
+  first.hold(two);
+  log.add(two, 2);
+  second.record(two);
+  second.hold(three);
+  log.add(three, 3);
+  synchronize(three);
+  EXPECT_THAT(log.entries, testing::ElementsAre(1, 2, 3));
+  synchronize(one);
+}
+
+// With whatever seed: in order within each stream, but not always the same between them.
+TEST(Streams, InterleaveByTheSeed) {
+  std::vector<std::vector<int>> seen;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    emulate({.seed = seed});
+    Log log;
+    const Stream one, two;
+    for (int i = 0; i < 4; ++i) log.add(one, i);
+    for (int i = 10; i < 14; ++i) log.add(two, i);
+    Event last_one, last_two;
+    last_one.record(one);
+    last_two.record(two);
+    while (!last_one.done() || !last_two.done()) {
+    }
+    EXPECT_THAT(log.entries, testing::SizeIs(8));
+    std::vector<int> of_one, of_two;
+    for (const int entry : log.entries) (entry < 10 ? of_one : of_two).push_back(entry);
+    EXPECT_THAT(of_one, testing::ElementsAre(0, 1, 2, 3)) << "seed " << seed;
+    EXPECT_THAT(of_two, testing::ElementsAre(10, 11, 12, 13)) << "seed " << seed;
+    seen.push_back(log.entries);
+  }
+  EXPECT_TRUE(std::ranges::any_of(seen, [&](const auto& order) { return order != seen[0]; }));
+}
+
+TEST(Streams, TryAgainWhatIsNotDone) {
+  const Stream stream;
+  std::atomic<bool> may_go = false;
+  std::atomic<bool> asked = false;
+  enqueue(stream, [&] {
+    asked = true;
+    return may_go.load();
+  });
+  std::thread other([&] {
+    while (!asked) std::this_thread::yield();
+    may_go = true;
+  });
+  synchronize(stream);
+  EXPECT_TRUE(may_go);
+  other.join();
+}
+
+TEST(Streams, ThrowAtTheWaitWhatWentWrong) {
+  const Stream stream;
+  Log log;
+  enqueue(stream, []() -> bool { throw std::runtime_error("as planned"); });
+  log.add(stream, 1);
+  EXPECT_THROW(synchronize(stream), std::runtime_error);
+  EXPECT_NO_THROW(synchronize(stream));
+  EXPECT_THAT(log.entries, testing::ElementsAre(1));
+}
+
+TEST(Streams, AreDrivenByAnyThread) {
+  constexpr int kThreads = 4, kRounds = 50;
+  constexpr std::size_t kCount = 256;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([t] {
+      const UseDevice use(t % 2);
+      const Stream stream;
+      const DeviceBuffer buffer(kCount * 4);
+      for (int round = 0; round < kRounds; ++round) {
+        std::vector<std::int32_t> in(kCount, round), out(kCount, -1);
+        copy(buffer.view(kCount, DType::kInt32), in, stream);
+        copy(out, buffer.view(kCount, DType::kInt32), stream);
+        Event event;
+        event.record(stream);
+        while (!event.done()) {
+        }
+        EXPECT_THAT(out, testing::Each(round)) << "thread " << t;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(device_use(), DeviceUse{});
+}
+
+TEST(Streams, RefuseCopiesBeyondABuffer) {
+  const DeviceBuffer buffer(16);
+  std::vector<std::int32_t> host(5);
+  const View beyond = buffer.view(5, DType::kInt32);
+  EXPECT_THROW(copy(beyond, host, {}), Error);
+  EXPECT_THROW(copy(host, beyond, {}), Error);
+}
+
+using StreamsDeathTest = testing::Test;
+
+TEST(StreamsDeathTest, HostCodeThatTouchesForbiddenMemoryDies) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  emulate({.host_access = HostAccess::kForbidden});
+  {
+    std::vector<std::int32_t> in = {1, 2}, out = {0, 0};
+    const DeviceBuffer buffer(8);
+    const View view = buffer.view(2, DType::kInt32);
+    copy(view, in, {});
+    copy(out, view, {});
+    synchronize({});
+    EXPECT_EQ(out, in) << "the device itself may";
+    EXPECT_DEATH(view.as<std::int32_t>()[0] = 3, "");
+  }
+  emulate({});
+}
+
+}  // namespace
+}  // namespace motley::test

@@ -1,0 +1,4 @@
+// test/support/cuda/cooperative_groups.h: as cuda_runtime.h beside it.
+#pragma once
+
+#include "test/support/simt/groups.h"
