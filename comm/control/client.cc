@@ -123,6 +123,11 @@ std::int64_t ControlClient::add(std::string_view key, std::int64_t amount) {
       .number;
 }
 
+Message ControlClient::supply(Message request, TimePoint deadline) {
+  const std::string doing = fmt::format("supply \"{}\"", request.key);
+  return call(std::move(request), deadline, doing);
+}
+
 void ControlClient::on_lost(std::function<void(int, const std::string&)> lost) {
   {
     const std::scoped_lock lock(state_->delivery);

@@ -115,6 +115,9 @@ class ControlClient final : public Store, private ChannelEvents {
   // This rank will not be ready again (unless it says so): the others' groups shrink as needed.
   void leave(TimePoint deadline);
 
+  // One of the requests on the supply's lane, and its answer.
+  Message supply(Message request, TimePoint deadline);
+
  private:
   void on_message(const Message& message) override;
   TimePoint on_time() override;

@@ -163,6 +163,7 @@ void ControllerCore::report_lost(int rank, const std::string& why) {
                          .value = why});
   }
   stop_training(rank);
+  announce(supplies_.gone(rank));
 }
 
 void ControllerCore::request(int rank, Lane lane, const Message& message) {
@@ -178,6 +179,8 @@ void ControllerCore::request(int rank, Lane lane, const Message& message) {
     store_request(rank, message);
   } else if (lane == Lane::kGroup) {
     group_request(rank, message);
+  } else if (lane == Lane::kSupply) {
+    announce(supplies_.request(rank, message));
   } else {
     report(rank, message);
   }
@@ -205,6 +208,7 @@ void ControllerCore::store_request(int rank, const Message& message) {
       member(rank).state = State::kDeparted;
       --live_;
       stop_training(rank);
+      announce(supplies_.gone(rank));
       return answer(rank, Lane::kStore, {.type = MessageType::kOk});
     default:
       return;
@@ -330,6 +334,12 @@ void ControllerCore::announce(const Verdict& verdict) {
       message.ranks = verdict.members;
     }
     answer(rank, Lane::kGroup, std::move(message));
+  }
+}
+
+void ControllerCore::announce(std::vector<SupplyDesk::Answer> answers) {
+  for (SupplyDesk::Answer& each : answers) {
+    answer(each.rank, Lane::kSupply, std::move(each.message));
   }
 }
 

@@ -9,6 +9,7 @@
 //               everyone learns of it, and what the dead one says later is answered with kFenced
 //   progress    each sign of life tells where its rank is among its calls; any rank may ask for
 //               all, and have every rank asked for its last calls
+//   supplies    SupplyDesk hands numbers out to ranks, and again what the dead held
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
 //               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
 #pragma once
@@ -23,6 +24,7 @@
 
 #include "comm/clock.h"
 #include "comm/control/message.h"
+#include "comm/control/supply_desk.h"
 #include "comm/error.h"
 #include "comm/group/group_table.h"
 #include "comm/group/matchmaker.h"
@@ -116,6 +118,7 @@ class ControllerCore {
   void stop_training(int rank);
   void form_groups();
   void announce(const Verdict& verdict);
+  void announce(std::vector<SupplyDesk::Answer> answers);
 
   void send(const std::string& to, Message message);
   void answer(int rank, Lane lane, Message message);
@@ -141,6 +144,7 @@ class ControllerCore {
   int group_size_of_ = -1;  // that rank
   Matchmaker matchmaker_;
   GroupTable groups_;
+  SupplyDesk supplies_;
 
   std::vector<Output> output_;
 };

@@ -10,7 +10,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "encode() copies integers as they lie");
 
 constexpr std::uint32_t kMagic = 0x594c544d;  // "MTLY"
-constexpr std::uint8_t kVersion = 3;
+constexpr std::uint8_t kVersion = 4;
 constexpr std::size_t kLengthOffset = 8;  // after magic, version, type and two bytes of padding
 
 class Writer {
@@ -88,6 +88,10 @@ std::optional<Lane> lane_of(MessageType type) noexcept {
       return Lane::kGroup;
     case MessageType::kReport:
       return Lane::kReport;
+    case MessageType::kSupplyOpen:
+    case MessageType::kSupplyTake:
+    case MessageType::kSupplyLeft:
+      return Lane::kSupply;
     default:
       return std::nullopt;
   }

@@ -4,12 +4,11 @@
 // fields after it, little-endian; a field that a type does not use is empty. Anything else is not
 // decoded.
 //
-// A rank asks on three lanes, the store's, the group's and the report's, one request at a time on
-// each. It sends
-// the request again, under the same seq, until the answer with that seq arrives or its patience
-// ends; the controller keeps its last answer per lane and gives it again. So loss, repetition and
-// reordering of messages change nothing, and a request with a higher seq gives up what was asked
-// before it.
+// A rank asks on four lanes, the store's, the group's, the report's and the supply's, one request
+// at a time on each. It sends the request again, under the same seq, until the answer with that seq
+// arrives or its patience ends; the controller keeps its last answer per lane and gives it again.
+// So loss, repetition and reordering of messages change nothing, and a request with a higher seq
+// gives up what was asked before it.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +44,12 @@ enum class MessageType : std::uint8_t {
   kLeave,     // this rank will not be ready again. Answer: kOk
   // Requests on the report's lane.
   kReport,  // tag, number: a call, ranks: who is in it (none: all). Answer: kValue, value: a Report
+  // Requests on the supply's lane. key: the supply's name.
+  kSupplyOpen,  // number: its count, value: the ranges not counted yet. Answer: kOk
+  kSupplyTake,  // value: the ranges that the sender has counted, and those that it holds; number:
+                // how many it wants. Answer: kValue, number: how many nobody has counted, value:
+                // those that it gets, once there are some or all are counted
+  kSupplyLeft,  // value: as in kSupplyTake. Answer: kValue, as there, but all that nobody has counted
   // From the controller. Answers to requests carry their Lane in `count`.
   kWelcome,  // number: the lease in nanoseconds
   kRefused,  // number: an ErrorCode, value: why
@@ -81,8 +86,8 @@ inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
 inline constexpr std::size_t kMaxGroupRanks = 1 << 16;
 
-enum class Lane : std::uint8_t { kStore, kGroup, kReport };
-inline constexpr std::size_t kLanes = 3;
+enum class Lane : std::uint8_t { kStore, kGroup, kReport, kSupply };
+inline constexpr std::size_t kLanes = 4;
 // The lane of a request; nothing for what is not a request.
 std::optional<Lane> lane_of(MessageType type) noexcept;
 
