@@ -49,7 +49,7 @@ enum class MessageType : std::uint8_t {
   kSupplyTake,  // value: the ranges that the sender has counted, and those that it holds; number:
                 // how many it wants. Answer: kValue, number: how many nobody has counted, value:
                 // those that it gets, once there are some or all are counted
-  kSupplyLeft,  // value: as in kSupplyTake. Answer: kValue, as there, but all that nobody has counted
+  kSupplyLeft,  // value: as in kSupplyTake. Answer: kValue, as there, but all that is not counted
   // From the controller. Answers to requests carry their Lane in `count`.
   kWelcome,  // number: the lease in nanoseconds
   kRefused,  // number: an ErrorCode, value: why
