@@ -5,6 +5,7 @@
 #include "comm/kernel/combine.h"
 #include "comm/kernel/reduce.h"
 #include "comm/quantize.h"
+#include "comm/rows.h"
 
 namespace motley {
 namespace {
@@ -53,5 +54,7 @@ void reduce_on_device(View, ConstView, ReduceOp, StreamRef) { unavailable(); }
 void divide_on_device(View, int, StreamRef) { unavailable(); }
 void quantize_on_device(const Quantized&, ConstView, StreamRef) { unavailable(); }
 void dequantize_on_device(View, const Quantized&, StreamRef) { unavailable(); }
+void gather_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
+void scatter_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
 
 }  // namespace motley

@@ -24,7 +24,7 @@ __device__ Pack<Wide<T>, kPack> wide_pack(const Sources<T>& sources, int s, cons
   const auto terms = load_pack<kPack>(sources.at[s] + cut.head, i, cut.packs);
   Pack<Wide<T>, kPack> wide;
   for (int k = 0; k < kPack; ++k) {
-    wide.x[k] = static_cast<Wide<T>>(terms.x[k]);
+    wide.x[k] = cast<Wide<T>>(terms.x[k]);
     if constexpr (kMode == Mode::kWeighted) wide.x[k] *= sources.weights[s];
   }
   return wide;
@@ -33,7 +33,7 @@ __device__ Pack<Wide<T>, kPack> wide_pack(const Sources<T>& sources, int s, cons
 template <Mode kMode, class T>
 __device__ T rounded(Wide<T> sum, int count) {
   if constexpr (kMode == Mode::kAveraged) sum = divided(sum, count);
-  return static_cast<T>(sum);
+  return cast<T>(sum);
 }
 
 template <class T, class Op, Mode kMode>
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
   if (blockIdx.x == 0 && threadIdx.x < cut.single()) {
     const std::size_t i = cut.single_at(threadIdx.x);
     const auto term = [&](int s) {
-      auto wide = static_cast<Wide<T>>(sources.at[s][i]);
+      auto wide = cast<Wide<T>>(sources.at[s][i]);
       if constexpr (kMode == Mode::kWeighted) wide *= sources.weights[s];
       return wide;
     };

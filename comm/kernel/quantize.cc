@@ -9,19 +9,19 @@ namespace motley {
 void quantize(const Quantized& out, ConstView in) {
   check_quantized(out, in);
   const std::size_t n = in.count, block = static_cast<std::size_t>(out.block);
-  std::int8_t* const values = out.values.as<std::int8_t>().data();
+  std::int8_t* const __restrict values = out.values.as<std::int8_t>().data();
   float* const scales = out.scales.as<float>().data();
   dispatch_float(in.dtype, [&]<class T>() {
-    const T* const from = in.as<const T>().data();
+    const T* const __restrict from = in.as<const T>().data();
     for (std::size_t first = 0; first < n; first += block) {
       const std::size_t end = std::min(first + block, n);
       std::uint32_t most = 0;
       for (std::size_t i = first; i < end; ++i)
-        most = std::max(most, magnitude_bits(static_cast<float>(from[i])));
+        most = std::max(most, magnitude_bits(cast<float>(from[i])));
       const float scale = block_scale(most), inverse = inverse_scale(scale);
       scales[first / block] = scale;
       for (std::size_t i = first; i < end; ++i)
-        values[i] = quantized(static_cast<float>(from[i]), inverse);
+        values[i] = quantized(cast<float>(from[i]), inverse);
     }
   });
 }
@@ -29,14 +29,14 @@ void quantize(const Quantized& out, ConstView in) {
 void dequantize(View out, const Quantized& in) {
   check_quantized(in, out);
   const std::size_t n = out.count, block = static_cast<std::size_t>(in.block);
-  const std::int8_t* const values = in.values.as<std::int8_t>().data();
+  const std::int8_t* const __restrict values = in.values.as<std::int8_t>().data();
   const float* const scales = in.scales.as<float>().data();
   dispatch_float(out.dtype, [&]<class T>() {
-    T* const to = out.as<T>().data();
+    T* const __restrict to = out.as<T>().data();
     for (std::size_t first = 0; first < n; first += block) {
+      const std::size_t end = std::min(first + block, n);
       const float scale = scales[first / block];
-      for (std::size_t i = first; i < std::min(first + block, n); ++i)
-        to[i] = dequantized<T>(values[i], scale);
+      for (std::size_t i = first; i < end; ++i) to[i] = dequantized<T>(values[i], scale);
     }
   });
 }

@@ -66,14 +66,14 @@ __global__ void __launch_bounds__(kThreads)
     const auto from = load_four<kPacked>(in, blocks, i);
     std::uint32_t most = 0;
     for (int k = 0; k < kPack; ++k) {
-      const std::uint32_t bits = magnitude_bits(static_cast<float>(from.x[k]));
+      const std::uint32_t bits = magnitude_bits(cast<float>(from.x[k]));
       most = bits > most ? bits : most;
     }
     const float scale = block_scale(most_of_block(most, blocks.lanes));
     const float inverse = inverse_scale(scale);
     if (i % blocks.lanes == 0 && kPack * i < blocks.n) scales[i / blocks.lanes] = scale;
     Pack<std::int8_t, kPack> to;
-    for (int k = 0; k < kPack; ++k) to.x[k] = quantized(static_cast<float>(from.x[k]), inverse);
+    for (int k = 0; k < kPack; ++k) to.x[k] = quantized(cast<float>(from.x[k]), inverse);
     store_four<kPacked>(values, blocks, i, to);
   }
 }

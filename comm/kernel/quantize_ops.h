@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "comm/dtype.h"
+#include "comm/kernel/ops.h"
 #include "comm/quantize.h"
 
 namespace motley {
@@ -38,7 +39,7 @@ constexpr std::int8_t quantized(float x, float inverse) {
 
 template <class T>
 constexpr T dequantized(std::int8_t value, float scale) {
-  return static_cast<T>(static_cast<float>(value) * scale);
+  return cast<T>(static_cast<float>(value) * scale);
 }
 
 // Calls body.template operator()<T>() with the type of `dtype`, float32 or a 16-bit float.

@@ -213,6 +213,28 @@ TEST(Combine, GoesRoundLongBuffersOnADevice) {
                          ReduceOp::kSum, {1, {2, 1}}, false);
 }
 
+// Counts and offsets beyond 32 bits. The first element and the last 8 are taken one by one.
+TEST(Combine, TakesMoreThanTwoToThe31ElementsOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  if (!test::device_has_room()) GTEST_SKIP() << "less than 20 GiB of device memory are free";
+  const std::size_t n = (std::size_t{1} << 31) + 9;
+  std::vector<std::int8_t> values(n + 15);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int8_t>(i * 7 >> 3);
+  const Stream stream;
+  const DeviceBuffer from(values.size()), to(values.size());
+  const View all = from.view(values.size(), DType::kInt8), out = to.view(n + 15, DType::kInt8);
+  motley::copy(all, values, stream);
+  const ConstView sources[] = {all.slice(15, n), all.slice(15, n)};
+  combine_on_device(out.slice(15, n), sources, ReduceOp::kSum, stream);
+  std::vector<std::int8_t> result(n);
+  motley::copy(result, out.slice(15, n), stream);
+  synchronize(stream);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    wrong += result[i] != static_cast<std::int8_t>(2 * values[15 + i]);
+  EXPECT_EQ(wrong, 0u);
+}
+
 // All alignments of both ends, against what lies around.
 TEST(CopyStream, CopiesWhatItShallAndNothingElse) {
   std::vector<std::byte> from(600);

@@ -10,6 +10,9 @@
 
 namespace motley::test {
 
+// Whether tests of more than 2^31 elements can run: 20 GiB, more than emulated devices have.
+inline bool device_has_room() { return device_memory().free >= std::size_t{20} << 30; }
+
 template <class T>
 class DeviceArray {
  public:
