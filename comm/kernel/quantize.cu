@@ -7,7 +7,6 @@
 namespace motley {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kPack = 4;
 
 struct Blocks {
@@ -56,11 +55,11 @@ __device__ std::uint32_t most_of_block(std::uint32_t most, unsigned lanes) {
 }
 
 template <class T, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPackThreads, kPackBlocks)
     quantize_kernel(std::int8_t* values, float* scales, const T* in, Blocks blocks) {
-  const std::size_t stride = std::size_t{gridDim.x} * kThreads;
+  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
   // Whole warps go round together: they are asked for their largest.
-  for (std::size_t base = std::size_t{blockIdx.x} * kThreads; kPack * base < blocks.n;
+  for (std::size_t base = std::size_t{blockIdx.x} * kPackThreads; kPack * base < blocks.n;
        base += stride) {
     const std::size_t i = base + threadIdx.x;
     const auto from = load_four<kPacked>(in, blocks, i);
@@ -79,10 +78,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPackThreads, kPackBlocks)
     dequantize_kernel(T* out, const std::int8_t* values, const float* scales, Blocks blocks) {
-  const std::size_t stride = std::size_t{gridDim.x} * kThreads;
-  const std::size_t first = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
+  const std::size_t first = std::size_t{blockIdx.x} * kPackThreads + threadIdx.x;
   for (std::size_t i = first; kPack * (i - i % blocks.lanes) < blocks.n; i += stride) {
     const auto from = load_four<kPacked>(values, blocks, i);
     const float scale = scales[i / blocks.lanes];
@@ -104,8 +103,8 @@ void launch_blocks(void (*kernel)(Parameters...), const Quantized& q, StreamRef 
   const std::size_t n = q.values.count;
   const Blocks blocks{n, static_cast<unsigned>(q.block / kPack)};
   const std::size_t threads = (n + kPack - 1) / kPack;
-  launch(kernel, {.grid = blocks_for(threads, kThreads), .block = kThreads}, stream, arguments...,
-         blocks);
+  launch(kernel, {.grid = blocks_for(threads, kPackThreads), .block = kPackThreads}, stream,
+         arguments..., blocks);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 namespace motley {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr std::size_t kSectorBytes = 32;
 
 template <std::size_t kBytes, class Index>
@@ -46,12 +45,12 @@ __device__ std::int64_t first_word(const void* out, unsigned lane, unsigned lane
 }
 
 template <std::size_t kBytes, class Index, bool kScatters>
-__global__ void __launch_bounds__(kThreads) rows_kernel(Rows<kBytes, Index> rows) {
+__global__ void __launch_bounds__(kPackThreads, kPackBlocks) rows_kernel(Rows<kBytes, Index> rows) {
   using W = typename WordOf<kBytes>::type;
   const unsigned lanes = 1u << rows.lane_bits;
   const unsigned lane = threadIdx.x & (lanes - 1);
-  const std::size_t first = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::size_t stride = std::size_t{gridDim.x} * kThreads >> rows.lane_bits;
+  const std::size_t first = std::size_t{blockIdx.x} * kPackThreads + threadIdx.x;
+  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads >> rows.lane_bits;
   const auto words = static_cast<std::int64_t>(rows.words);
   for (std::size_t i = first >> rows.lane_bits; i < rows.count; i += stride) {
     const std::int64_t named = named_row(rows, i, lane == 0);
@@ -79,7 +78,7 @@ void move_rows(const RowMove& move, RowCheck& check, StreamRef stream) {
   const std::size_t words = move.columns * size_bytes(move.out.dtype) / kBytes;
   const std::size_t elements = kScatters ? move.out.count : move.in.count;
   const auto lane_bits =
-      static_cast<unsigned>(std::bit_width(std::min<std::size_t>(words, kThreads) - 1));
+      static_cast<unsigned>(std::bit_width(std::min<std::size_t>(words, kPackThreads) - 1));
   const Rows<kBytes, Index> rows{reinterpret_cast<W*>(move.out.data),
                                  reinterpret_cast<const W*>(move.in.data),
                                  move.index.as<const Index>().data(),
@@ -89,8 +88,8 @@ void move_rows(const RowMove& move, RowCheck& check, StreamRef stream) {
                                  words,
                                  lane_bits};
   launch(rows_kernel<kBytes, Index, kScatters>,
-         {.grid = blocks_for(move.index.count << lane_bits, kThreads), .block = kThreads}, stream,
-         rows);
+         {.grid = blocks_for(move.index.count << lane_bits, kPackThreads), .block = kPackThreads},
+         stream, rows);
 }
 
 template <std::size_t kBytes, bool kScatters>
