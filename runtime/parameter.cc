@@ -34,6 +34,13 @@ void Parameters::zero_gradients() noexcept {
   std::fill(gradients_.begin(), gradients_.end(), std::byte{0});
 }
 
+void Parameters::list(State& state) {
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    state.add({shapes_[i].name, shapes_[i].dimensions,
+               values().slice(offsets_[i], offsets_[i + 1] - offsets_[i]), StatePolicy::kAverage});
+  }
+}
+
 View Parameters::part(View all, std::string_view name) const {
   std::string names;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {

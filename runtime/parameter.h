@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/view.h"
+#include "runtime/state.h"
 
 namespace motley::runtime {
 
@@ -39,6 +40,9 @@ class Parameters {
   View gradients(std::string_view name) { return part(gradients(), name); }
 
   void zero_gradients() noexcept;
+
+  // Adds the values, one item a shape, averaged.
+  void list(State& state);
 
  private:
   View part(View all, std::string_view name) const;

@@ -1,5 +1,4 @@
-// Shows that parameters lie where their names say, and that optimizers follow the published rules,
-// by cases worked by hand; in float and double.
+// Shows that optimizers follow the published rules, by cases worked by hand; in float and double.
 #include "runtime/optimizer.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +9,6 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/parameter.h"
 #include "test/support/errors.h"
 
 namespace motley::runtime {
@@ -19,7 +17,6 @@ namespace {
 using test::expect_invalid;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::FloatEq;
 
 template <class T>
 class OptimizerTest : public ::testing::Test {};
@@ -83,25 +80,6 @@ TEST(Optimizer, RejectsWhatDoesNotFit) {
     expect_invalid(call);
   }
   EXPECT_THAT(three, Each(0.0f));
-}
-
-TEST(Parameters, LieOneAfterAnother) {
-  Parameters model({{"weight", {2, 3}}, {"none", {0, 5}}, {"bias", {}}}, DType::kFloat32);
-  EXPECT_EQ(model.count(), 7u);
-  model.values("bias").as<float>()[0] = 5;
-  model.gradients("weight").as<float>()[5] = 6;
-  EXPECT_THAT(model.values().as<float>(), ElementsAre(0, 0, 0, 0, 0, 0, FloatEq(5)));
-  EXPECT_THAT(model.gradients().as<float>(), ElementsAre(0, 0, 0, 0, 0, FloatEq(6), 0));
-  EXPECT_EQ(model.values("none").count, 0u);
-  model.zero_gradients();
-  EXPECT_THAT(model.gradients().as<float>(), Each(0.0f));
-  EXPECT_EQ(Parameters({}, DType::kFloat64).count(), 0u);
-}
-
-TEST(Parameters, RejectWrongNames) {
-  expect_invalid([] { return Parameters({{"w", {1}}, {"w", {2}}}, DType::kFloat32); });
-  Parameters model({{"weight", {2}}}, DType::kFloat32);
-  expect_invalid([&] { return model.values("wieght"); });
 }
 
 }  // namespace
