@@ -58,6 +58,13 @@ std::optional<DeviceHeap::Block> DeviceHeap::find(const void* data) {
   return block;
 }
 
+std::vector<DeviceHeap::Block> DeviceHeap::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Block> blocks;
+  for (const auto& [address, block] : blocks_) blocks.push_back(block);
+  return blocks;
+}
+
 std::size_t DeviceHeap::used_bytes(Kind kind, int device) {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;

@@ -31,6 +31,7 @@ const char* name(FaultKind kind) noexcept {
 }
 
 Thread* current() noexcept { return running; }
+void set_current(Thread* thread) noexcept { running = thread; }
 
 void BlockRunner::enter(void* thread) { static_cast<Thread*>(thread)->runner->call_->run(); }
 

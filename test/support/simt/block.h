@@ -107,5 +107,6 @@ class BlockRunner {
 
 // The thread of a kernel that runs on this thread of the host, or null.
 Thread* current() noexcept;
+void set_current(Thread* thread) noexcept;
 
 }  // namespace motley::simt

@@ -1,7 +1,7 @@
 // test/support/simt/fault.h: what a kernel does that a device would not forgive.
 #pragma once
 
-#include <cstdint>
+#include <iosfwd>
 #include <string>
 
 #include "test/support/simt/types.h"
@@ -27,5 +27,8 @@ struct Fault {
   std::string place;              // function and offset, as in a disassembly
   std::string what;               // one sentence, with both threads and the numbers
 };
+
+// "race: kernel block (0, 0, 0) thread (1, 0, 0) at place: what"
+std::ostream& operator<<(std::ostream& out, const Fault& fault);
 
 }  // namespace motley::simt

@@ -5,6 +5,7 @@
 
 #include "test/support/device_emulated.h"
 #include "test/support/simt/block.h"
+#include "test/support/simt/watch.h"
 
 namespace motley {
 
@@ -39,11 +40,11 @@ Runners& runners() {
   return all;
 }
 
-void run_grid(const Shape& shape, const Call& call) {
+void run_blocks(const Shape& shape, const Call& call, Observer* observer) {
   std::unique_ptr<BlockRunner> runner = runners().take();
   for (unsigned z = 0; z < shape.grid.z; ++z) {
     for (unsigned y = 0; y < shape.grid.y; ++y) {
-      for (unsigned x = 0; x < shape.grid.x; ++x) runner->run(shape, {x, y, z}, call, nullptr);
+      for (unsigned x = 0; x < shape.grid.x; ++x) runner->run(shape, {x, y, z}, call, observer);
     }
   }
   runners().give_back(std::move(runner));
@@ -63,7 +64,7 @@ bool allowed(const Shape& shape) {
 bool enqueue(void* stream, const Shape& shape, std::unique_ptr<Call> call) {
   if (!allowed(shape)) return false;
   test::enqueue({stream}, [shape, shared = std::shared_ptr<Call>(std::move(call))] {
-    run_grid(shape, *shared);
+    run_watched(shape, *shared, [&](Observer* observer) { run_blocks(shape, *shared, observer); });
     return true;
   });
   return true;
