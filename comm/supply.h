@@ -63,7 +63,8 @@ class Supply {
   // Others get what this rank holds and has not counted.
   void give_back();
 
-  // What nobody has counted, ascending: for a checkpoint. This rank's own counts are in it.
+  // What nobody has counted, ascending: for a checkpoint. Tells what this rank has counted; what
+  // others have is left out as far as they have told it.
   std::vector<Range> uncounted();
 
  private:
