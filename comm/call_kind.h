@@ -44,6 +44,11 @@ constexpr bool has_root(CallKind kind) noexcept {
          kind == CallKind::kScatter;
 }
 
+// Whether a rank's `in` is a block of somebody's `out`.
+constexpr bool gathers(CallKind kind) noexcept {
+  return kind == CallKind::kAllGather || kind == CallKind::kAllGatherV || kind == CallKind::kGather;
+}
+
 // Whether blocks may have different sizes, which only the ranks concerned know.
 constexpr bool varies(CallKind kind) noexcept {
   return kind == CallKind::kAllGatherV || kind == CallKind::kAllToAllV;

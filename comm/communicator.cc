@@ -80,12 +80,13 @@ struct Communicator::Impl {
                   fmt::format("{}: root {} is not among the {} ranks of the group.",
                               name(call.kind), root, group.size()));
     }
-    // What is not looked at on this rank.
+    // What is not looked at on this rank, apart from the kind of its memory.
     const bool is_root = root == engine.transport().rank();
     const DType dtype = call.kind == CallKind::kScatter ? call.out.dtype : call.in.dtype;
-    if (!is_root && call.kind == CallKind::kScatter) call.in = ConstView(nullptr, 0, dtype);
+    if (!is_root && call.kind == CallKind::kScatter)
+      call.in = ConstView(nullptr, 0, dtype, call.in.memory);
     if (!is_root && call.kind != CallKind::kScatter && call.kind != CallKind::kBroadcast)
-      call.out = View(nullptr, 0, dtype);
+      call.out = View(nullptr, 0, dtype, call.out.memory);
     return start(std::move(call), call_options);
   }
 
@@ -114,6 +115,9 @@ struct Communicator::Impl {
     call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
+    call.stream = call_options.stream;
+    call.staging_slots = options.staging_slots;
+    call.staging_bytes = options.staging_bytes;
     if (call.algorithm != TeamExecution::kAlgorithm) {
       call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
       call.topology = &chooser.among(group);
@@ -171,7 +175,7 @@ struct Communicator::Impl {
     }
     const int members = call.group->size();
     const std::size_t bytes = call.agreed_count() * size_bytes(call.out.dtype);
-    const Team* const team = any ? engine.transport().team_of(*call.group) : nullptr;
+    const Team* const team = any ? team_of(call) : nullptr;
     if (team != nullptr && team->runs(call.kind, bytes, members)) {
       return TeamExecution::kAlgorithm;
     }
@@ -180,6 +184,13 @@ struct Communicator::Impl {
                            .root = call.root,
                            .segment_bytes = options.segment_bytes},
                           *call.group);
+  }
+
+  // Who runs such a call as a whole; null: a schedule runs it, which brings device memory through
+  // slots of the host. The transport's team loads from the memory of other ranks, which only the
+  // host's can be.
+  Team* team_of(const Call& call) {
+    return call.on_device() ? nullptr : engine.transport().team_of(*call.group);
   }
 
   Clock& clock;

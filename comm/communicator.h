@@ -15,6 +15,7 @@
 #include <string>
 
 #include "comm/clock.h"
+#include "comm/device.h"
 #include "comm/dtype.h"
 #include "comm/group.h"
 #include "comm/options.h"
@@ -40,6 +41,9 @@ struct CallOptions {
   // float32. Of use to all_reduce, reduce_scatter and reduce; the same on all members.
   bool deterministic = false;
   double weight = 1;  // of this rank's input in a ReduceOp::kWeightedSum
+  // Of buffers in device memory: the call comes after what is in it so far. A stream of the current
+  // device; null: its default stream.
+  StreamRef stream{};
 };
 
 // Blocks of different sizes, one after another: block i has counts[i] elements of `data`. The
@@ -88,14 +92,18 @@ class Communicator {
   // In all of them:
   //   p         members of the group; blocks are numbered by position in it
   //   root, to, from: ranks of the communicator
-  //   in, out   host memory of one dtype, the same on every member; zero elements are fine. They do
-  //             not overlap, but for calls in place as each call says. `in` is left as it was.
+  //   in, out   memory of one dtype, the same on every member; zero elements are fine. They do not
+  //             overlap, but for calls in place as each call says. `in` is left as it was.
   //             Touched until the request has completed or failed, and not after.
+  //             In host memory, or in that of a device; if `in` or `out` is so on one member, then
+  //             on each, though it be empty. What is in CallOptions::stream comes first; when the
+  //             request is complete, work in any stream sees the result: the bits that the
+  //             algorithm gives in host memory.
   //   cost      elements that a rank sends, with the cheapest algorithm for long buffers; README.md
   //             lists all
   //   errors    kInvalid, at once, for what this rank alone can see is wrong; kMismatch where
   //             members disagree on the call, a count, dtype, op, root or algorithm; kTimeout;
-  //             kPeerLost
+  //             kPeerLost; kUnavailable for device memory where there is no device
 
   // out[i] becomes op over all members of in[i].
   //   in, out  [n]; in place: the same memory     cost  about 2(p-1)/p * n

@@ -166,6 +166,8 @@ Options Options::from_environment(const Environment& environment) {
   read.text("MOTLEY_DUMP", options.dump);
   read.onoff("MOTLEY_PROGRESS_THREAD", options.progress_thread);
   read.integer("MOTLEY_SEGMENT_BYTES", options.segment_bytes, 64, std::int64_t{1} << 30);
+  read.integer("MOTLEY_STAGING_SLOTS", options.staging_slots, 1, 1024);
+  read.integer("MOTLEY_STAGING_BYTES", options.staging_bytes, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_WINDOW", options.ucx_window, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_RENDEZVOUS", options.ucx_rendezvous, -1, std::int64_t{1} << 40);
   read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
@@ -203,6 +205,8 @@ std::string Options::to_text() const {
   line("dump", dump.empty() ? "none" : dump, "MOTLEY_DUMP");
   line("progress_thread", progress_thread ? "on" : "off", "MOTLEY_PROGRESS_THREAD");
   line("segment_bytes", std::to_string(segment_bytes), "MOTLEY_SEGMENT_BYTES");
+  line("staging_slots", std::to_string(staging_slots), "MOTLEY_STAGING_SLOTS");
+  line("staging_bytes", std::to_string(staging_bytes), "MOTLEY_STAGING_BYTES");
   line("ucx_window", std::to_string(ucx_window), "MOTLEY_UCX_WINDOW");
   line("ucx_rendezvous", ucx_rendezvous < 0 ? "by link" : std::to_string(ucx_rendezvous),
        "MOTLEY_UCX_RENDEZVOUS");

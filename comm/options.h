@@ -59,6 +59,13 @@ struct Options {
   // MOTLEY_PROGRESS_THREAD  "on", "off": whether a thread moves on the calls that nobody waits for
   bool progress_thread = true;
   std::size_t segment_bytes = 128 << 10;  // MOTLEY_SEGMENT_BYTES  largest message of a collective
+  // MOTLEY_STAGING_SLOTS  pieces of a call on device memory that are under way at once, each in a
+  //                       slot of pinned memory
+  int staging_slots = 4;
+  // MOTLEY_STAGING_BYTES  pinned memory for them, of all calls together; where it is used up, a
+  // call
+  //                       has one piece under way
+  std::size_t staging_bytes = 256 << 20;
   // MOTLEY_UCX_WINDOW     bytes on the way to one rank of another host, at most; as many as the
   //                       measured link needs are used, and 8 MiB on one that was not measured
   std::size_t ucx_window = 64 << 20;

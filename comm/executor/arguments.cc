@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "comm/device.h"
 #include "comm/error.h"
 
 namespace motley {
@@ -16,12 +17,28 @@ namespace {
   throw Error(ErrorCode::kInvalid, fmt::format("{}: {}", name(call.kind), what));
 }
 
+// The side of a call on device memory that is called `what` lies where it is said to.
+void check_side(const Call& call, const char* what, ConstView view) {
+  if (view.count == 0) return;
+  const Memory found = memory_of(view.data);
+  if (found == view.memory) return;
+  const auto text = [](Memory memory) { return memory == Memory::kHost ? "host" : "device"; };
+  refuse(call,
+         fmt::format("`{}` is said to lie in {} memory, but its {} bytes at {} are {} memory. "
+                     "Set View::memory to what it is.",
+                     what, text(view.memory), view.size_bytes(), fmt::ptr(view.data), text(found)));
+}
+
 void check_memory(const Call& call) {
-  if (call.out.memory == Memory::kHost && call.in.memory == Memory::kHost) return;
-  throw Error(
-      ErrorCode::kUnavailable,
-      fmt::format("{}: device memory is not supported in this version. Copy to host memory.",
-                  name(call.kind)));
+  if (!call.on_device()) return;
+  if (device_count() == 0) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{}: a buffer is said to lie in device memory, but there is no device: "
+                            "CUDA is not in this build, or finds none. Use host memory.",
+                            name(call.kind)));
+  }
+  check_side(call, "in", call.in);
+  check_side(call, "out", call.out);
 }
 
 // More than any buffer has where the sum has no room: counts that were negative must not wrap to

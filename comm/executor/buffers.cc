@@ -1,70 +1,138 @@
 #include "comm/executor/buffers.h"
 
 #include <cstring>
+#include <optional>
 
 #include "comm/convert.h"
 #include "comm/kernel/reduce.h"
 
 namespace motley {
 
-Buffers::Buffers(Arena& arena, const Call& call, const Shape& shape, const Schedule& schedule,
-                 std::size_t message_bytes)
+Buffers::Buffers(Arena& arena, Staging* staging, const Call& call, const Shape& shape,
+                 const Schedule& schedule, std::size_t message_bytes)
     : arena_(arena),
+      staging_(staging),
       call_(call),
       shape_(shape),
       schedule_(schedule),
       work_(work_dtype(call)),
       layout_(call, shape, schedule, work_, message_bytes) {}
 
+// In a slot, what is copied from and to the device lies behind what is worked on, if it has another
+// type.
+std::size_t Buffers::piece_bytes() const noexcept {
+  const std::size_t worked_on = layout_.lane_elements() * size_bytes(work_);
+  if (staging_ == nullptr || work_ == call_.out.dtype) return worked_on;
+  return worked_on + layout_.staged_elements() * size_bytes(call_.out.dtype);
+}
+
 // `in` is never written: no schedule that check() accepts does.
 View Buffers::view(const PieceMemory& at, const Region& region) const noexcept {
-  const DType dtype = region.where == Region::kLane ? work_ : call_.out.dtype;
+  const bool in_lane = region.where == Region::kLane;
+  const DType dtype = in_lane ? work_ : call_.out.dtype;
   const std::size_t offset = region.first * size_bytes(dtype);
   std::byte* const base = region.where == Region::kIn    ? const_cast<std::byte*>(call_.in.data)
                           : region.where == Region::kOut ? call_.out.data
-                                                         : at.memory.data();
-  return {base == nullptr ? nullptr : base + offset, region.count, dtype};
+                                                         : at.data();
+  const Memory memory = in_lane                       ? Memory::kHost
+                        : region.where == Region::kIn ? call_.in.memory
+                                                      : call_.out.memory;
+  return {base == nullptr ? nullptr : base + offset, region.count, dtype, memory};
 }
 
-// Brings this rank's own input to where it is worked on.
-void Buffers::bring_in(const PieceMemory& at, const Region& to, const Region& from) {
-  const bool scales = reduces(call_.kind) && call_.op == ReduceOp::kWeightedSum;
-  convert(view(at, to), view(at, from), scales ? call_.weight : 1);
+// Where the elements of a lane's region lie as the device has them.
+View Buffers::copied(const PieceMemory& at, const Region& lane) const noexcept {
+  const DType dtype = call_.out.dtype;
+  if (work_ == dtype) return view(at, lane);
+  std::byte* const base = at.data() + layout_.lane_elements() * size_bytes(work_);
+  return {base + lane.first * size_bytes(dtype), lane.count, dtype};
 }
 
-// Brings a result to where the user wants it.
-void Buffers::bring_out(const PieceMemory& at, const Region& to, const Region& from) {
-  if (call_.op == ReduceOp::kAverage) divide(view(at, from), shape_.size);
-  if (to != from) convert(view(at, to), view(at, from));
+double Buffers::factor() const noexcept {
+  return reduces(call_.kind) && call_.op == ReduceOp::kWeightedSum ? call_.weight : 1;
 }
 
-void Buffers::begin(PieceMemory& at) {
-  const std::size_t bytes = layout_.lane_elements() * size_bytes(work_);
-  if (at.memory.capacity() < bytes) at.memory = arena_.take(bytes);
-  const std::uint32_t piece = at.piece;
+// Calls action(where it is worked on, where the user has it) for this rank's own input.
+template <class Action>
+void Buffers::each_input(std::uint32_t piece, Action&& action) const {
   if (layout_.is_cut()) {
     if (call_.kind == CallKind::kBroadcast && shape_.rank != shape_.root) return;
     Region in = layout_.home(piece, {});
     in.where = Region::kIn;
-    return bring_in(at, layout_.cut(piece), in);
+    return action(layout_.cut(piece), in);
   }
-  if (layout_.stages(Place::kIn)) {
-    for (int block = 0; block < shape_.size; ++block)
-      bring_in(at, layout_.at(piece, block), layout_.home(piece, {Place::kIn, block}));
+  for (int chunk = 0; layout_.stages(Place::kIn) && chunk < schedule_.first_scratch(); ++chunk) {
+    const Place place = place_of(call_.kind, shape_, chunk);
+    if (place.where == Place::kIn) action(layout_.at(piece, chunk), layout_.home(piece, place));
   }
-  const bool gathers = call_.kind == CallKind::kAllGather || call_.kind == CallKind::kAllGatherV ||
-                       (call_.kind == CallKind::kGather && shape_.rank == shape_.root);
-  if (!gathers) return;
-  const Region own = layout_.at(piece, shape_.rank);
-  const Region first = layout_.home(0, {Place::kOut, shape_.rank});
-  bring_in(at, own, {Region::kIn, own.first - first.first, own.count});
+  const bool is_root = call_.kind != CallKind::kGather || shape_.rank == shape_.root;
+  if (!gathers(call_.kind) || !is_root) return;
+  const Place own{Place::kOut, shape_.rank};
+  const Region home = layout_.home(piece, own);
+  const Region first = layout_.home(0, own);
+  action(layout_.at(piece, shape_.rank), Region{Region::kIn, home.first - first.first, home.count});
 }
 
-void Buffers::finish(const PieceMemory& at) {
-  if (!reduces(call_.kind) || (call_.kind == CallKind::kReduce && shape_.rank != shape_.root))
-    return;
-  if (layout_.is_cut()) return bring_out(at, layout_.home(at.piece, {}), layout_.cut(at.piece));
-  bring_out(at, layout_.home(at.piece, {Place::kOut, 0}), layout_.at(at.piece, shape_.size));
+// Calls action(where the user wants it, where it was worked on) for results that are not there yet
+// or not as they are to be.
+template <class Action>
+void Buffers::each_output(std::uint32_t piece, Action&& action) const {
+  const bool is_root = shape_.rank == shape_.root;
+  if (layout_.is_cut()) {
+    if (call_.kind == CallKind::kBroadcast ? is_root || !layout_.stages(Place::kShare)
+                                           : call_.kind == CallKind::kReduce && !is_root) {
+      return;
+    }
+    return action(layout_.home(piece, {}), layout_.cut(piece));
+  }
+  if (!reduces(call_.kind) && !layout_.stages(Place::kOut)) return;
+  for (int chunk = 0; chunk < schedule_.first_scratch(); ++chunk) {
+    const Place place = place_of(call_.kind, shape_, chunk);
+    if (place.where == Place::kOut) action(layout_.home(piece, place), layout_.at(piece, chunk));
+  }
+}
+
+bool Buffers::begin(PieceMemory& at) {
+  if (staging_ == nullptr && at.memory.capacity() < piece_bytes())
+    at.memory = arena_.take(piece_bytes());
+  std::optional<UseDevice> device;  // whoever makes progress puts copies into its streams
+  if (staging_ != nullptr) device.emplace(staging_->device());
+  bool copies = false;
+  each_input(at.piece, [&](const Region& to, const Region& from) {
+    const View user = view(at, from);
+    if (user.count == 0) return;
+    if (user.memory == Memory::kHost) return convert(view(at, to), user, factor());
+    motley::copy(copied(at, to), user, staging_->to_host());
+    copies = true;
+  });
+  if (copies) at.slot->copied.record(staging_->to_host());
+  return copies;
+}
+
+void Buffers::begun(const PieceMemory& at) {
+  each_input(at.piece, [&](const Region& to, const Region& from) {
+    if (view(at, from).memory == Memory::kDevice) convert(view(at, to), copied(at, to), factor());
+  });
+}
+
+bool Buffers::finish(const PieceMemory& at) {
+  std::optional<UseDevice> device;  // whoever makes progress puts copies into its streams
+  if (staging_ != nullptr) device.emplace(staging_->device());
+  bool copies = false;
+  each_output(at.piece, [&](const Region& to, const Region& from) {
+    const View user = view(at, to);
+    if (user.count == 0) return;
+    if (reduces(call_.kind) && call_.op == ReduceOp::kAverage) divide(view(at, from), shape_.size);
+    if (user.memory == Memory::kHost) {
+      if (to != from) convert(user, view(at, from));
+      return;
+    }
+    convert(copied(at, from), view(at, from));
+    motley::copy(user, copied(at, from), staging_->to_device());
+    copies = true;
+  });
+  if (copies) at.slot->copied.record(staging_->to_device());
+  return copies;
 }
 
 std::size_t Buffers::message_bytes(std::uint32_t piece, const Step& step) const {

@@ -9,6 +9,7 @@
 #include "comm/executor/arena.h"
 #include "comm/executor/call.h"
 #include "comm/executor/layout.h"
+#include "comm/executor/staging.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -17,20 +18,28 @@ namespace motley {
 struct PieceMemory {
   std::uint32_t piece = 0;
   Arena::Block memory;
+  Staging::Lease slot;  // instead, of a call on device memory
+
+  std::byte* data() const noexcept { return slot ? slot->memory.data() : memory.data(); }
 };
 
 class Buffers {
  public:
-  // Keeps references.
-  Buffers(Arena& arena, const Call& call, const Shape& shape, const Schedule& schedule,
-          std::size_t message_bytes);
+  // Keeps references. `staging` is null, unless the call is on device memory.
+  Buffers(Arena& arena, Staging* staging, const Call& call, const Shape& shape,
+          const Schedule& schedule, std::size_t message_bytes);
 
   const Layout& layout() const noexcept { return layout_; }
+  // That a piece works in.
+  std::size_t piece_bytes() const noexcept;
 
-  // Brings what this rank has to where it is worked on; takes memory, if `at` has none yet.
-  void begin(PieceMemory& at);
-  // Brings results to where the user wants them.
-  void finish(const PieceMemory& at);
+  // Brings what this rank has to where it is worked on; takes memory, if `at` has none yet. True if
+  // copies from the device are under way: when at.slot->copied is done, begun() is due.
+  bool begin(PieceMemory& at);
+  void begun(const PieceMemory& at);
+  // Brings results to where the user wants them. True if copies to the device are under way, until
+  // at.slot->copied is done.
+  bool finish(const PieceMemory& at);
 
   std::size_t message_bytes(std::uint32_t piece, const Step& step) const;
   // What a send sends: where it lies, or gathered in `packed`.
@@ -42,10 +51,15 @@ class Buffers {
 
  private:
   View view(const PieceMemory& at, const Region& region) const noexcept;
-  void bring_in(const PieceMemory& at, const Region& to, const Region& from);
-  void bring_out(const PieceMemory& at, const Region& to, const Region& from);
+  View copied(const PieceMemory& at, const Region& lane) const noexcept;
+  double factor() const noexcept;
+  template <class Action>
+  void each_input(std::uint32_t piece, Action&& action) const;
+  template <class Action>
+  void each_output(std::uint32_t piece, Action&& action) const;
 
   Arena& arena_;
+  Staging* staging_;
   const Call& call_;
   const Shape& shape_;
   const Schedule& schedule_;

@@ -8,6 +8,7 @@
 
 #include "comm/call_kind.h"
 #include "comm/clock.h"
+#include "comm/device.h"
 #include "comm/dtype.h"
 #include "comm/group.h"
 #include "comm/topology.h"
@@ -33,10 +34,17 @@ struct Call {
   int algorithm = 0;                   // index in the list of families of `kind`
   const Topology* topology = nullptr;  // of the group; read while the call starts
   std::size_t segment_bytes = 128 << 10;
+  // Of calls on device memory:
+  StreamRef stream{};                     // what is in it comes first
+  int staging_slots = 4;                  // pieces under way at once
+  std::size_t staging_bytes = 256 << 20;  // of pinned memory; one piece may need more
   Duration timeout{};
   TimePoint started{};  // this and the next are set when it starts
   TimePoint deadline{};
 
+  bool on_device() const noexcept {
+    return in.memory == Memory::kDevice || out.memory == Memory::kDevice;
+  }
   // The elements that all members must agree on: of the buffer, or of all blocks of a rank
   // together.
   std::size_t agreed_count() const noexcept {

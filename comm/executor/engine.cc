@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <thread>
 
 namespace motley {
 namespace {
@@ -98,7 +99,7 @@ Request Engine::start(Call call) {
   transport_->open(work, work.id(), work.fingerprint());
   fail_if_lost(*state, clock_.now());
   if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
-  if (auto* const execution = std::get_if<Execution>(&state->work_)) {
+  if (auto* const execution = state->execution()) {
     if (!execution->finished()) execution->start();
   }
   if (work.finished()) {
@@ -158,6 +159,7 @@ void Engine::report_lost(int rank, const std::string& why) noexcept {
 }
 
 void Engine::progress() {
+  if (!staging_.empty()) look_at_copies();
   transport_->poll();
   take_news();
   take_notices();
@@ -173,6 +175,14 @@ void Engine::progress() {
   const std::vector<Request::State*> leaving(finished, calls_.end());
   calls_.erase(finished, calls_.end());
   for (Request::State* state : leaving) close(*state);
+}
+
+// Before the transport is polled, as what goes on then may post what a poll completes at once.
+void Engine::look_at_copies() {
+  const TimePoint now = clock_.now();
+  for (Request::State* state : calls_) {
+    if (auto* const execution = state->execution()) execution->look_at_copies(now);
+  }
 }
 
 void Engine::take_news() {
@@ -247,9 +257,35 @@ void Engine::wait(Request::State& state) {
     const Token token(*this, state.done_);
     while (!state.done_ && starters_ == 0) {
       progress();
-      if (!state.done_ && starters_ == 0) transport_->wait(next_deadline());
+      if (!state.done_ && starters_ == 0) rest(next_deadline(), &Transport::wait);
     }
   }
+}
+
+bool Engine::wait(const Event& event, TimePoint deadline) {
+  const TimePoint start = clock_.now();
+  for (TimePoint now = start; !event.done(); now = clock_.now()) {
+    if (now >= deadline) return false;
+    const Token token(*this);
+    progress();
+    rest(std::min({deadline, next_deadline(), next_look(now, start)}), &Transport::wait);
+  }
+  return true;
+}
+
+// The end of a copy wakes nobody, and may be nearer than it takes to fall asleep.
+void Engine::rest(TimePoint until, void (Transport::*asleep)(TimePoint)) {
+  constexpr Duration kTooShort = std::chrono::microseconds(100);
+  const bool looks = !staging_.empty() && &clock_ == &Clock::real();
+  if (looks && until - clock_.now() < kTooShort) {
+    std::this_thread::yield();
+  } else {
+    (transport_.get()->*asleep)(until);
+  }
+}
+
+Staging* Engine::staging_of(const Call& call) {
+  return call.on_device() ? &staging_.try_emplace(current_device()).first->second : nullptr;
 }
 
 void Engine::start_progress_thread() {
@@ -276,7 +312,7 @@ ProgressThread::Found Engine::move_on_what_is_alone() {
   try {
     while (!calls_.empty() && !somebody_comes()) {
       progress();
-      if (!calls_.empty() && !somebody_comes()) transport_->sleep(next_deadline());
+      if (!calls_.empty() && !somebody_comes()) rest(next_deadline(), &Transport::sleep);
     }
   } catch (const Error& error) {  // whoever waits next is told through the calls
     fail_all(error);
@@ -302,13 +338,19 @@ void Engine::cancel(Request::State& state) noexcept {
   close(state);
 }
 
-// Until when waiting makes sense: the next deadline, or the end of grace for the last loss.
+// Until when waiting makes sense: the next deadline, the end of grace for the last loss, or when a
+// copy may be done.
 TimePoint Engine::next_deadline() noexcept {
   TimePoint first = TimePoint::max();
   for (Request::State* state : calls_) {
     first = std::min({first, state->work().call().deadline, state->watched_.next});
   }
-  const TimePoint now = lost_.empty() ? TimePoint{} : clock_.now();
+  const TimePoint now = lost_.empty() && staging_.empty() ? TimePoint{} : clock_.now();
+  for (Request::State* state : calls_) {
+    if (staging_.empty()) break;
+    if (auto* const execution = state->execution())
+      first = std::min(first, execution->next_look(now));
+  }
   for (const auto& [rank, loss] : lost_) {
     if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);
   }

@@ -24,6 +24,7 @@
 #include "comm/executor/arena.h"
 #include "comm/executor/execution.h"
 #include "comm/executor/progress_thread.h"
+#include "comm/executor/staging.h"
 #include "comm/executor/team_execution.h"
 #include "comm/executor/watch.h"
 #include "comm/request.h"
@@ -43,6 +44,8 @@ class Engine {
   Request start(Call call);
   // One round of progress, if no other thread is making any. Never blocks.
   void poll();
+  // Makes progress until `event` is done; false if `deadline` comes first.
+  bool wait(const Event& event, TimePoint deadline);
   // See Transport::use_links.
   void use_links(const Topology& topology);
   // See Transport::retire_before.
@@ -70,12 +73,15 @@ class Engine {
   // One round; with the token. Finished calls leave the list, failed ones are cancelled.
   void progress();
   bool begin_as_team(Call& call, std::unique_ptr<Request::State>& state);
+  void look_at_copies();
   void take_news();
   void take_notices();
   void look_after(Request::State& state, TimePoint now);
   void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
+  void rest(TimePoint until, void (Transport::*asleep)(TimePoint));
+  Staging* staging_of(const Call& call);
   ProgressThread::Found move_on_what_is_alone();
   bool somebody_comes() const noexcept { return starters_ + waiters_ != 0 || tested_ || ending_; }
   void fail_all(const Error& error);
@@ -89,6 +95,7 @@ class Engine {
   Clock& clock_;
   Watch watch_;                         // with the token
   Arena arena_;                         // with the token
+  std::map<int, Staging> staging_;      // by device; with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
     std::string why;
@@ -119,7 +126,8 @@ class Request::State {
  public:
   State(Engine& engine, const Call& call)
       : engine_(&engine),
-        work_(std::in_place_type<Execution>, engine.transport(), engine.arena_, call) {}
+        work_(std::in_place_type<Execution>, engine.transport(), engine.arena_,
+              engine.staging_of(call), call) {}
   // Of a call that the team has begun.
   State(Engine& engine, Team& team, TeamRun& run, const Call& call)
       : engine_(&engine),
@@ -136,6 +144,7 @@ class Request::State {
   friend class Engine;
 
   TeamExecution* team() noexcept { return std::get_if<TeamExecution>(&work_); }
+  Execution* execution() noexcept { return std::get_if<Execution>(&work_); }
   RunningCall& work() noexcept {
     return std::visit([](auto& work) -> RunningCall& { return work; }, work_);
   }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "comm/algorithm/families.h"
 #include "comm/executor/describe.h"
+#include "comm/transport/pause.h"
 
 namespace motley {
 namespace {
@@ -15,6 +17,9 @@ const Algorithm& algorithm_of(const Call& call) {
   return algorithms_of(call.kind)[static_cast<std::size_t>(call.algorithm)];
 }
 
+// How long a call that failed waits for its copies; a device that takes longer is broken.
+constexpr Duration kCopyPatience = seconds(1);
+
 std::uint32_t cookie_of(std::size_t lane, int step) noexcept {
   return static_cast<std::uint32_t>(lane) << 8 |
          static_cast<std::uint32_t>(step % Execution::kWindow);
@@ -22,15 +27,16 @@ std::uint32_t cookie_of(std::size_t lane, int step) noexcept {
 
 }  // namespace
 
-Execution::Execution(Transport& transport, Arena& arena, const Call& call)
+Execution::Execution(Transport& transport, Arena& arena, Staging* staging, const Call& call)
     : RunningCall(transport, call),
       arena_(arena),
+      staging_(staging),
       shape_{.rank = call.group->index_of(transport.rank()),
              .size = call.group->size(),
              .root = call.root,
              .topology = call.topology},
       schedule_(algorithm_of(call).make(shape_)),
-      buffers_(arena, call_, shape_, schedule_,
+      buffers_(arena, staging, call_, shape_, schedule_,
                std::min(call.segment_bytes, transport.max_message_bytes())),
       pieces_(buffers_.layout().pieces()) {
   fingerprint_ = {.count = call.agreed_count(),
@@ -40,10 +46,35 @@ Execution::Execution(Transport& transport, Arena& arena, const Call& call)
                   .algorithm = static_cast<std::uint8_t>(call.algorithm),
                   .root = static_cast<std::uint32_t>(call.root),
                   .pieces = varies(call.kind) ? 1 : pieces_};
-  lanes_.resize(std::min<std::size_t>(kLanes, pieces_));
+  const int lanes = staging == nullptr ? kLanes : call.staging_slots;
+  lanes_.resize(std::min<std::size_t>(static_cast<std::size_t>(lanes), pieces_));
+  copied_ = call.started;
 }
 
 void Execution::start() {
+  if (staging_ == nullptr) return start_pieces();
+  try {
+    take_slots();
+    Event& mark = lanes_[0].at.slot->copied;
+    mark.record(call_.stream);
+    waits_for_stream_ = !mark.done();
+  } catch (const Error& error) {
+    return failed(0, error);
+  }
+  if (!waits_for_stream_) start_pieces();
+}
+
+// The first lane has one in any case, so that no call waits for the memory of another.
+void Execution::take_slots() {
+  const std::size_t bytes = buffers_.piece_bytes();
+  lanes_[0].at.slot = staging_->take(call_.staging_bytes, bytes);
+  for (std::size_t i = 1; i < lanes_.size(); ++i) {
+    lanes_[i].at.slot = staging_->take_within(call_.staging_bytes, bytes);
+    if (!lanes_[i].at.slot) lanes_.resize(i);
+  }
+}
+
+void Execution::start_pieces() {
   for (std::size_t i = 0; i < lanes_.size() && started_pieces_ < pieces_; ++i) {
     start_piece(lanes_[i]);
     advance(i);
@@ -53,28 +84,91 @@ void Execution::start() {
 // Pieces start in order on every rank, so the lowest unfinished one is under way everywhere.
 void Execution::start_piece(Lane& lane) {
   lane.at.piece = started_pieces_++;
-  lane.active = true;
   lane.head = lane.next = 0;
-  buffers_.begin(lane.at);
+  lane.state = buffers_.begin(lane.at) ? State::kCopiesIn : State::kRuns;
 }
 
 void Execution::finish_piece(Lane& lane) {
-  lane.active = false;
-  buffers_.finish(lane.at);
+  if (buffers_.finish(lane.at)) {
+    lane.state = State::kCopiesOut;
+    return;
+  }
+  lane.state = State::kIdle;
   ++finished_pieces_;
+}
+
+void Execution::look_at_copies(TimePoint now) {
+  if (staging_ == nullptr || finished()) return;
+  try {
+    bool moved = false;
+    if (waits_for_stream_ && lanes_[0].at.slot->copied.done()) {
+      waits_for_stream_ = false;
+      moved = true;
+      start_pieces();
+    }
+    for (std::size_t i = 0; i < lanes_.size() && !finished(); ++i) moved |= look_at_copy(i);
+    if (moved) copied_ = now;
+  } catch (const Error& error) {
+    failed(0, error);
+  }
+}
+
+// True if the lane's copies were done.
+bool Execution::look_at_copy(std::size_t index) {
+  Lane& lane = lanes_[index];
+  if (!lane.copies() || !lane.at.slot->copied.done()) return false;
+  if (lane.state == State::kCopiesIn) {
+    buffers_.begun(lane.at);
+    lane.state = State::kRuns;
+  } else {
+    lane.state = State::kIdle;
+    ++finished_pieces_;
+    if (started_pieces_ < pieces_) start_piece(lane);
+  }
+  advance(index);
+  return true;
+}
+
+// Copies are soon done; the work that the user has put into the stream may take its time.
+TimePoint Execution::next_look(TimePoint now) const noexcept {
+  if (waits_for_stream_) return motley::next_look(now, copied_);
+  return std::any_of(lanes_.begin(), lanes_.end(), std::mem_fn(&Lane::copies)) ? now
+                                                                               : TimePoint::max();
+}
+
+void Execution::release_memory() noexcept {
+  const TimePoint patience = Clock::real().now() + kCopyPatience;
+  for (const Lane& lane : lanes_) {
+    if (!lane.copies()) continue;
+    try {
+      while (!lane.at.slot->copied.done() && Clock::real().now() < patience) pause_briefly();
+    } catch (const Error&) {
+      // The device does nothing any more.
+    }
+  }
+  lanes_.clear();
 }
 
 void Execution::advance(std::size_t index) {
   Lane& lane = lanes_[index];
-  while (lane.active) {
+  while (lane.runs()) {
     for (bool moved = true; moved && !error_;) {
       moved = take_kept(lane);
       while (lane.head < lane.next && lane.at_step(lane.head).done) ++lane.head;
       moved |= post_next(index);
     }
     if (error_ || lane.head < schedule_.steps) return;
+    next_piece(lane);
+  }
+}
+
+void Execution::next_piece(Lane& lane) {
+  try {
     finish_piece(lane);
-    if (started_pieces_ < pieces_) start_piece(lane);
+    if (lane.state == State::kIdle && started_pieces_ < pieces_) start_piece(lane);
+  } catch (const Error& error) {  // of the device
+    lane.state = State::kIdle;
+    failed(0, error);
   }
 }
 
@@ -220,7 +314,7 @@ void Execution::failed(std::uint32_t, const Error& error) {
 std::vector<int> Execution::awaited() const {
   std::vector<int> ranks;
   for (const Lane& lane : lanes_) {
-    for (int i = lane.head; lane.active && i < lane.next; ++i) {
+    for (int i = lane.head; lane.runs() && i < lane.next; ++i) {
       if (lane.at_step(i).outstanding())
         ranks.push_back(call_.group->rank_at(lane.at_step(i).step.peer));
     }
@@ -232,7 +326,7 @@ std::vector<int> Execution::awaited() const {
 
 std::string Execution::waiting_text() const {
   for (const Lane& lane : lanes_) {
-    for (int i = lane.head; lane.active && i < lane.next; ++i) {
+    for (int i = lane.head; lane.runs() && i < lane.next; ++i) {
       const Pending& pending = lane.at_step(i);
       if (!pending.outstanding()) continue;
       return fmt::format("waiting for rank {} ({}) to {} step {} of {}, piece {} of {}",
@@ -240,6 +334,12 @@ std::string Execution::waiting_text() const {
                          pending.step.kind == Step::kSend ? "take" : "send", i + 1, schedule_.steps,
                          lane.at.piece + 1, pieces_);
     }
+  }
+  if (waits_for_stream_) return "waiting for the work in the stream that it comes after";
+  for (const Lane& lane : lanes_) {
+    if (!lane.copies()) continue;
+    return fmt::format("copying piece {} of {} {} the device", lane.at.piece + 1, pieces_,
+                       lane.state == State::kCopiesIn ? "from" : "to");
   }
   return "before its first message";
 }

@@ -6,6 +6,11 @@
 // earlier steps that write its chunks have taken effect; any other step takes effect once earlier
 // steps on its chunks are finished, and what arrives sooner is kept aside. Advances inside the
 // transport's callbacks, never blocks.
+//
+// Device memory is copied to and from the lane's slot (staging.h) on side streams, beside what
+// other lanes do: a piece runs the schedule once its copies to the host are done, and the lane is
+// free once those to the device are. No copy begins before the work that the user put into the
+// stream is done, so copies under way take no longer than copies do.
 #pragma once
 
 #include <array>
@@ -19,6 +24,7 @@
 #include "comm/executor/buffers.h"
 #include "comm/executor/call.h"
 #include "comm/executor/running_call.h"
+#include "comm/executor/staging.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -26,20 +32,26 @@ namespace motley {
 class Execution final : public RunningCall {
  public:
   static constexpr int kWindow = 8;  // unfinished steps of a piece
-  static constexpr int kLanes = 4;   // pieces under way
+  static constexpr int kLanes = 4;   // pieces under way, of a call on host memory
 
-  // Memory comes from `arena`, which release_memory() must be called before the end of.
-  Execution(Transport& transport, Arena& arena, const Call& call);
+  // Memory comes from `arena`, which release_memory() must be called before the end of; of a call
+  // on device memory, from `staging`, too, else null.
+  Execution(Transport& transport, Arena& arena, Staging* staging, const Call& call);
 
   // Posts the first steps.
   void start();
+  // Moves on what copies have held up.
+  void look_at_copies(TimePoint now);
+  // When to do so again; max() if no copy is awaited.
+  TimePoint next_look(TimePoint now) const noexcept;
   bool finished() const noexcept override {
     return finished_pieces_ == pieces_ || error_.has_value();
   }
   std::vector<int> awaited() const override;
 
-  // The transport knows nothing of the call any more: gives back the memory that it worked in.
-  void release_memory() noexcept { lanes_.clear(); }
+  // The transport knows nothing of the call any more: gives back the memory that it worked in,
+  // after the copies under way.
+  void release_memory() noexcept;
 
   void sent(std::uint32_t cookie) override;
   void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) override;
@@ -56,19 +68,26 @@ class Execution final : public RunningCall {
 
     bool outstanding() const noexcept { return posted && !arrived && !done; }
   };
+  enum class State : std::uint8_t { kIdle, kCopiesIn, kRuns, kCopiesOut };
   struct Lane {
     PieceMemory at;
-    bool active = false;
+    State state = State::kIdle;
     int head = 0;  // oldest unfinished step
     int next = 0;  // steps [head, next) are in the window
     std::array<Pending, kWindow> window;
 
     Pending& at_step(int i) { return window[static_cast<std::size_t>(i) % kWindow]; }
     const Pending& at_step(int i) const { return window[static_cast<std::size_t>(i) % kWindow]; }
+    bool runs() const noexcept { return state == State::kRuns; }
+    bool copies() const noexcept { return state == State::kCopiesIn || state == State::kCopiesOut; }
   };
 
+  void take_slots();
+  void start_pieces();
   void start_piece(Lane& lane);
   void finish_piece(Lane& lane);
+  void next_piece(Lane& lane);
+  bool look_at_copy(std::size_t index);
   void advance(std::size_t index);
   bool take_kept(Lane& lane);
   bool post_next(std::size_t index);
@@ -81,6 +100,7 @@ class Execution final : public RunningCall {
   std::string waiting_text() const override;
 
   Arena& arena_;
+  Staging* staging_;
   Shape shape_;
   Schedule schedule_;
   Buffers buffers_;
@@ -88,6 +108,8 @@ class Execution final : public RunningCall {
   std::uint32_t started_pieces_ = 0;
   std::uint32_t finished_pieces_ = 0;
   std::vector<Lane> lanes_;
+  bool waits_for_stream_ = false;  // whose end the first lane's slot marks
+  TimePoint copied_{};             // when a copy last moved anything on
 };
 
 }  // namespace motley

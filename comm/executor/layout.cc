@@ -45,16 +45,19 @@ Layout::Layout(const Call& call, const Shape& shape, const Schedule& schedule, D
   const std::size_t segment = std::max<std::size_t>(
       1, message_bytes / size_bytes(work) / static_cast<std::size_t>(schedule.max_step_chunks));
   const bool converts = work != call.out.dtype;
+  const bool from_device = call.in.memory == Memory::kDevice;
   if (cut_) {
-    staged_[Place::kShare] =
-        converts || (call.kind == CallKind::kReduce && shape.rank != shape.root);
+    staged_[Place::kShare] = converts || call.on_device() ||
+                             (call.kind == CallKind::kReduce && shape.rank != shape.root);
     cut_into_pieces(segment);
   } else {
     const bool exchange = call.kind == CallKind::kAllToAll || call.kind == CallKind::kAllToAllV;
     const bool scales = reduces(call.kind) && call.op == ReduceOp::kWeightedSum;
-    staged_[Place::kIn] = converts || scales || (exchange && overlap(call.in, call.out));
-    staged_[Place::kOut] =
-        converts || (call.kind == CallKind::kReduceScatter && overlap(call.in, call.out));
+    staged_[Place::kIn] =
+        converts || scales || from_device || (exchange && overlap(call.in, call.out));
+    staged_[Place::kOut] = converts || call.out.memory == Memory::kDevice ||
+                           (gathers(call.kind) && from_device) ||
+                           (call.kind == CallKind::kReduceScatter && overlap(call.in, call.out));
     cut_blocks(segment);
   }
   lane_elements_ = scratch_base_ + static_cast<std::size_t>(schedule.scratch) * stride_;
@@ -96,11 +99,15 @@ void Layout::cut_blocks(std::size_t segment) {
   // Unequal blocks are cut by the same segments everywhere.
   piece_size_ = varies(call_.kind) ? segment : ceil_div(n_, pieces_);
   stride_ = std::min(piece_size_, largest);
-  const auto blocks = [&](Place::Where where) {
-    const bool one = where == Place::kOut && call_.kind == CallKind::kReduceScatter;
-    return staged_[where] ? one ? 1 : static_cast<std::size_t>(shape_.size) : 0;
-  };
-  scratch_base_ = (blocks(Place::kIn) + blocks(Place::kOut)) * stride_;
+  in_blocks_ = staged_blocks(Place::kIn);
+  scratch_base_ = (in_blocks_ + staged_blocks(Place::kOut)) * stride_;
+}
+
+std::size_t Layout::staged_blocks(Place::Where where) const {
+  int blocks = 0;
+  for (int chunk = 0; staged_[where] && chunk < schedule_.first_scratch(); ++chunk)
+    blocks += place_of(call_.kind, shape_, chunk).where == where;
+  return static_cast<std::size_t>(blocks);
 }
 
 std::size_t Layout::share_end(std::size_t count, int chunk) const {
@@ -156,9 +163,8 @@ Region Layout::at(std::uint32_t piece, int chunk) const {
   }
   const Region region = home(piece, place);
   if (!staged_[place.where]) return region;
-  const auto in_blocks = staged_[Place::kIn] ? static_cast<std::size_t>(shape_.size) : 0;
   const auto block = static_cast<std::size_t>(place.block);
-  return {Region::kLane, (place.where == Place::kIn ? block : in_blocks + block) * stride_,
+  return {Region::kLane, (place.where == Place::kIn ? block : in_blocks_ + block) * stride_,
           region.count};
 }
 

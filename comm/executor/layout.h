@@ -5,7 +5,8 @@
 // chunks are shares of that range. Else piece q is the q-th segment of every block. Where blocks
 // differ in size, some have no q-th segment: both ends of their message know that, and neither
 // sends nor expects it, but for q = 0.
-// Chunks that cannot be worked on where they are, and scratch, lie in memory of the piece's lane.
+// Chunks that cannot be worked on where they are, as those in device memory cannot, and scratch,
+// lie in memory of the piece's lane.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,8 @@ class Layout {
   std::uint32_t pieces() const noexcept { return pieces_; }
   // Elements of memory that a lane needs, of the type that is worked in.
   std::size_t lane_elements() const noexcept { return lane_elements_; }
+  // Elements of them that are not scratch.
+  std::size_t staged_elements() const noexcept { return scratch_base_; }
   // Whether chunks of `in`, of `out` or the buffer that is cut are worked on in the lane.
   bool stages(Place::Where where) const noexcept { return staged_[where]; }
   bool is_cut() const noexcept { return cut_; }
@@ -77,6 +80,7 @@ class Layout {
  private:
   void cut_into_pieces(std::size_t segment);
   void cut_blocks(std::size_t segment);
+  std::size_t staged_blocks(Place::Where where) const;
   std::size_t block_count(const Place& place) const;
   std::size_t block_first(const Place& place) const;
   std::size_t share_end(std::size_t count, int chunk) const;
@@ -89,6 +93,7 @@ class Layout {
   std::size_t n_ = 0;             // of the buffer that is cut, or of each block, if all are equal
   std::size_t piece_size_ = 0;    // elements of a full piece, or of a full segment of a block
   std::size_t stride_ = 0;        // between chunks in a lane
+  std::size_t in_blocks_ = 0;     // in a lane, before those of `out`
   std::size_t scratch_base_ = 0;  // where scratch begins in a lane
   std::size_t lane_elements_ = 0;
   std::uint32_t pieces_ = 1;

@@ -10,6 +10,8 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/buffer.h"
+#include "test/support/device_emulated.h"
 #include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 #include "test/support/simulation.h"
@@ -58,27 +60,32 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 // Every deterministic reduction gives the bits of the sum in order.
 template <class T>
-void expect_in_order(Communicator& comm, std::size_t block) {
+void expect_in_order(Communicator& comm, std::size_t block, Memory memory = Memory::kHost) {
   const int p = comm.size();
   const std::size_t n = block * static_cast<std::size_t>(p);
-  const std::vector<T> in = input_of<T>(comm.rank(), n);
   const std::vector<T> due = sum_in_order<T>(p, n);
-  std::vector<T> all(n), mine(block), at_root(n);
+  const auto zeros = [memory](std::size_t count) {
+    return test::Buffer<T>(memory, std::vector<T>(count));
+  };
+  const test::Buffer<T> in(memory, input_of<T>(comm.rank(), n));
+  test::Buffer<T> all = zeros(n), mine = zeros(block), at_root = zeros(n);
   comm.all_reduce(in, all, ReduceOp::kSum, kDeterministic).wait();
-  EXPECT_TRUE(same_bits(all, due)) << "all_reduce, rank " << comm.rank() << " of " << p;
+  EXPECT_TRUE(same_bits(all.read(), due)) << "all_reduce, rank " << comm.rank() << " of " << p;
   comm.reduce_scatter(in, mine, ReduceOp::kSum, kDeterministic).wait();
   const auto first = due.begin() + static_cast<std::ptrdiff_t>(block) * comm.rank();
-  EXPECT_TRUE(same_bits(mine, {first, first + static_cast<std::ptrdiff_t>(block)}))
+  EXPECT_TRUE(same_bits(mine.read(), {first, first + static_cast<std::ptrdiff_t>(block)}))
       << "reduce_scatter, rank " << comm.rank() << " of " << p;
   comm.reduce(in, at_root, ReduceOp::kSum, p - 1, kDeterministic).wait();
   if (comm.rank() != p - 1) return;
-  EXPECT_TRUE(same_bits(at_root, due)) << "reduce, of " << p;
+  EXPECT_TRUE(same_bits(at_root.read(), due)) << "reduce, of " << p;
 }
 
 class Deterministic : public testing::TestWithParam<std::string> {};
 
-// Scenario 25: the same bits on every transport, for any length of messages, run again and again.
+// Scenario 25: the same bits on every transport, for any length of messages, run again and again,
+// on a device too.
 TEST_P(Deterministic, Scenario25SameBitsOnEveryTransportAndForEveryCut) {
+  test::emulate({.host_access = test::HostAccess::kForbidden});
   for (const int ranks : {1, 2, 3, 8}) {
     for (const std::size_t segment : {std::size_t{1} << 10, std::size_t{128} << 10}) {
       Options options;
@@ -90,6 +97,9 @@ TEST_P(Deterministic, Scenario25SameBitsOnEveryTransportAndForEveryCut) {
             expect_in_order<float>(comm, 501);
             expect_in_order<half>(comm, 77);
             expect_in_order<bfloat16>(comm, 77);
+            expect_in_order<float>(comm, 501, Memory::kDevice);
+            expect_in_order<half>(comm, 77, Memory::kDevice);
+            expect_in_order<bfloat16>(comm, 77, Memory::kDevice);
           },
           options);
     }

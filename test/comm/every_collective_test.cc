@@ -1,5 +1,5 @@
 // Every collective, with every algorithm, gives every rank exactly what it is to get: out of place
-// and in place, with the same test body on every transport.
+// and in place, with the same test body on every transport, in host memory and in that of a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 
 #include "comm/algorithm/families.h"
 #include "comm/communicator.h"
+#include "test/support/buffer.h"
+#include "test/support/device_emulated.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -18,6 +20,7 @@ using testing::Values;
 using testing::ValuesIn;
 
 using Data = std::vector<std::int32_t>;
+using Buffer = test::Buffer<std::int32_t>;
 
 // Element i of block `to` of rank `from`: all different.
 std::int32_t element(int from, int to, std::size_t i) {
@@ -34,11 +37,21 @@ Data blocks(int count, std::size_t n, const std::function<std::int32_t(int, std:
   return data;
 }
 
+// Of inputs, and of outputs and what is both.
+struct Memories {
+  Memory in;
+  Memory out;
+};
+
 // One rank's view of a collective: its buffers as they are and as they are to be.
 class Case {
  public:
-  Case(Communicator& comm, std::size_t n, int root, std::string algorithm)
-      : comm_(comm), n_(n), root_(root), options_{.algorithm = std::move(algorithm)} {}
+  Case(Communicator& comm, const Memories& memories, std::size_t n, int root, std::string algorithm)
+      : comm_(comm),
+        memories_(memories),
+        n_(n),
+        root_(root),
+        options_{.algorithm = std::move(algorithm)} {}
 
   void run(CallKind kind) {
     switch (kind) {
@@ -84,17 +97,21 @@ class Case {
       return sum;
     });
   }
-  std::span<std::int32_t> block_of(Data& data, int block) const {
-    return std::span(data).subspan(static_cast<std::size_t>(block) * n_, n_);
+  Buffer place(Data data) const { return {memories_.out, std::move(data)}; }
+  Buffer place_in(Data data) const { return {memories_.in, std::move(data)}; }
+  // `block` among p blocks of -1.
+  Buffer place_block(const Data& block) const {
+    Data data(n_ * static_cast<std::size_t>(p()), -1);
+    std::ranges::copy(block, data.begin() + static_cast<std::ptrdiff_t>(n_) * me());
+    return place(std::move(data));
   }
-  void expect(const Data& is, const Data& due, const char* what) const {
-    EXPECT_TRUE(is == due) << what << " (" << options_.algorithm << "), rank " << me() << " of "
-                           << p() << ", " << n_ << " elements, root " << root_;
+  void expect(Buffer& is, const Data& due, const char* what) const {
+    EXPECT_TRUE(is.read() == due) << what << " (" << options_.algorithm << "), rank " << me()
+                                  << " of " << p() << ", " << n_ << " elements, root " << root_;
   }
 
   void all_reduce() {
-    const Data in = own();
-    Data out(n_, -1), data = in;
+    Buffer in = place_in(own()), out = place(Data(n_, -1)), data = place(own());
     comm_.all_reduce(in, out, ReduceOp::kSum, options_).wait();
     comm_.all_reduce(data, ReduceOp::kSum, options_).wait();
     expect(out, sum_of_blocks(0), "all_reduce");
@@ -102,8 +119,7 @@ class Case {
     expect(in, own(), "all_reduce's input");
   }
   void reduce() {
-    const Data in = own();
-    Data out(is_root() ? n_ : 0, -1), data = in;
+    Buffer in = place_in(own()), out = place(Data(is_root() ? n_ : 0, -1)), data = place(own());
     comm_.reduce(in, out, ReduceOp::kSum, root_, options_).wait();
     comm_.reduce(data, data, ReduceOp::kSum, root_, options_).wait();
     expect(out, is_root() ? sum_of_blocks(0) : Data(), "reduce");
@@ -111,55 +127,53 @@ class Case {
     expect(in, own(), "reduce's input");
   }
   void reduce_scatter() {
-    const Data in = own_blocks();
-    Data out(n_, -1), data = in;
+    Buffer in = place_in(own_blocks()), out = place(Data(n_, -1)), data = place(own_blocks());
     comm_.reduce_scatter(in, out, ReduceOp::kSum, options_).wait();
-    comm_.reduce_scatter(data, block_of(data, me()), ReduceOp::kSum, options_).wait();
+    comm_.reduce_scatter(data, data.block(me(), n_), ReduceOp::kSum, options_).wait();
     expect(out, sum_of_blocks(me()), "reduce_scatter");
     expect(in, own_blocks(), "reduce_scatter's input");
     Data due = own_blocks();
-    std::ranges::copy(sum_of_blocks(me()), block_of(due, me()).begin());
+    std::ranges::copy(sum_of_blocks(me()), due.begin() + static_cast<std::ptrdiff_t>(n_) * me());
     expect(data, due, "reduce_scatter in place");
   }
   void all_gather() {
-    const Data in = own();
-    Data out(n_ * static_cast<std::size_t>(p()), -1), data = out;
+    Buffer in = place_in(own()), out = place_block({}), data = place_block(own());
     comm_.all_gather(in, out, options_).wait();
-    std::ranges::copy(in, block_of(data, me()).begin());
-    comm_.all_gather(block_of(data, me()), data, options_).wait();
+    comm_.all_gather(data.block(me(), n_), data, options_).wait();
     expect(out, all_blocks(), "all_gather");
     expect(data, all_blocks(), "all_gather in place");
   }
   void gather() {
-    const Data in = own();
-    Data out(is_root() ? n_ * static_cast<std::size_t>(p()) : 0, -1), data = out;
+    Buffer in = place_in(own());
+    Buffer out = is_root() ? place_block({}) : place({});
+    Buffer data = is_root() ? place_block(own()) : place({});
     comm_.gather(in, out, root_, options_).wait();
-    if (is_root()) std::ranges::copy(in, block_of(data, me()).begin());
-    comm_.gather(is_root() ? ConstView(block_of(data, me())) : ConstView(in), data, root_, options_)
-        .wait();
+    Buffer again = place(own());
+    comm_.gather(is_root() ? data.block(me(), n_) : again.view(), data, root_, options_).wait();
     expect(out, is_root() ? all_blocks() : Data(), "gather");
     expect(data, is_root() ? all_blocks() : Data(), "gather in place");
   }
   void scatter() {
-    Data in = is_root() ? own_blocks() : Data();
-    Data out(n_, -1), again = out;
+    Buffer in = place_in(is_root() ? own_blocks() : Data());
+    Buffer out = place(Data(n_, -1)), again = place(Data(n_, -1));
     comm_.scatter(in, out, root_, options_).wait();
-    const View place = is_root() ? View(block_of(in, me())) : View(again);
-    comm_.scatter(in, place, root_, options_).wait();
+    Buffer data = place(is_root() ? own_blocks() : Data());
+    comm_.scatter(data, is_root() ? data.block(me(), n_) : again.view(), root_, options_).wait();
     const Data due = blocks(1, n_, [&](int, std::size_t i) { return element(root_, me(), i); });
     expect(out, due, "scatter");
     if (!is_root()) expect(again, due, "scatter in place at the root");
     if (is_root()) expect(in, own_blocks(), "scatter's input");
+    if (is_root()) expect(data, own_blocks(), "scatter's input in place");
   }
   void broadcast() {
-    Data data = is_root() ? own() : Data(n_, -1);
+    Buffer data = place(is_root() ? own() : Data(n_, -1));
     comm_.broadcast(data, root_, options_).wait();
     expect(data, blocks(1, n_, [&](int, std::size_t i) { return element(root_, 0, i); }),
            "broadcast");
   }
   void all_to_all() {
-    const Data in = own_blocks();
-    Data out(in.size(), -1), data = in;
+    Buffer in = place_in(own_blocks()), data = place(own_blocks());
+    Buffer out = place(Data(own_blocks().size(), -1));
     comm_.all_to_all(in, out, options_).wait();
     comm_.all_to_all(data, data, options_).wait();
     const Data due = blocks(p(), n_, [&](int b, std::size_t i) { return element(b, me(), i); });
@@ -169,6 +183,7 @@ class Case {
   }
 
   Communicator& comm_;
+  Memories memories_;
   std::size_t n_;
   int root_;
   CallOptions options_;
@@ -178,17 +193,21 @@ const CallKind kKinds[] = {CallKind::kAllReduce, CallKind::kReduce,  CallKind::k
                            CallKind::kAllGather, CallKind::kGather,  CallKind::kScatter,
                            CallKind::kBroadcast, CallKind::kAllToAll};
 
-class EveryCollective : public testing::TestWithParam<std::tuple<std::string, int>> {};
+class EveryCollective : public testing::TestWithParam<std::tuple<std::string, Memories, int>> {};
 
 // n = 0: only the agreement travels. 1, 7: less than a chunk for each rank. 4,097: several
 // messages. 20,011 with short segments: several pieces, the last one ragged.
 TEST_P(EveryCollective, GivesEveryRankWhatIsDue) {
-  const auto& [transport, ranks] = GetParam();
+  const auto& [transport, memories, ranks] = GetParam();
+  // No host code may touch what lies on a device: not seen everywhere, to save time.
+  using test::HostAccess;
+  const bool sees = transport == "inproc" && ranks == 3;
+  test::emulate({.host_access = sees ? HostAccess::kForbidden : HostAccess::kAllowed});
   Options options;
   options.segment_bytes = 16 << 10;
   run_ranks_on(
       transport, ranks,
-      [](Communicator& comm) {
+      [memories = memories](Communicator& comm) {
         for (const CallKind kind : kKinds) {
           std::vector<std::string> algorithms = {"auto"};
           for (const Algorithm& family : algorithms_of(kind)) algorithms.push_back(family.name);
@@ -196,7 +215,7 @@ TEST_P(EveryCollective, GivesEveryRankWhatIsDue) {
             for (const std::size_t n : {0, 1, 7, 4'097, 20'011}) {
               if (comm.size() > 4 && (n == 1 || n == 4'097)) continue;  // to save time
               const int root = static_cast<int>(n) % comm.size();
-              Case(comm, n, root, algorithm).run(kind);
+              Case(comm, memories, n, root, algorithm).run(kind);
             }
           }
         }
@@ -204,12 +223,29 @@ TEST_P(EveryCollective, GivesEveryRankWhatIsDue) {
       options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, EveryCollective,
-                         Combine(ValuesIn(test::transports()), Values(1, 2, 3, 4, 7, 8)),
-                         [](const auto& sizes) {
-                           return std::get<0>(sizes.param) + "_" +
-                                  std::to_string(std::get<1>(sizes.param)) + "_ranks";
-                         });
+std::string name_of(const testing::TestParamInfo<EveryCollective::ParamType>& tested) {
+  const auto& [transport, memories, ranks] = tested.param;
+  return transport + "_" + test::text(memories.in) + "_to_" + test::text(memories.out) + "_" +
+         std::to_string(ranks) + "_ranks";
+}
+
+constexpr Memories kHosts{Memory::kHost, Memory::kHost};
+constexpr Memories kDevices{Memory::kDevice, Memory::kDevice};
+constexpr Memories kToDevice{Memory::kHost, Memory::kDevice};
+constexpr Memories kToHost{Memory::kDevice, Memory::kHost};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, EveryCollective,
+                         Combine(ValuesIn(test::transports()), Values(kHosts),
+                                 Values(1, 2, 3, 4, 7, 8)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Devices, EveryCollective,
+                         Combine(ValuesIn(test::transports()), Values(kDevices), Values(1, 2, 3)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(ManyDevices, EveryCollective,
+                         Combine(Values("inproc", "sim"), Values(kDevices), Values(7)), name_of);
+INSTANTIATE_TEST_SUITE_P(Both, EveryCollective,
+                         Combine(Values("inproc", "shm"), Values(kToDevice, kToHost), Values(3)),
+                         name_of);
 
 }  // namespace
 }  // namespace motley

@@ -1,25 +1,29 @@
 // Every collective takes every dtype, and those that reduce every operation, by schedules of
-// messages and in shared memory.
+// messages and in shared memory, in host memory and in that of a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "comm/communicator.h"
+#include "test/support/buffer.h"
+#include "test/support/device_emulated.h"
 #include "test/support/elements.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
+using test::Buffer;
+
 constexpr int kRanks = 3;
 constexpr std::size_t kElements = 5;
 
 // Whole numbers of up to 127 are exact in every type, so every call has one right answer.
 template <class T>
-std::vector<int> read(const std::vector<T>& data) {
+std::vector<int> read(test::Buffer<T>& data) {
   std::vector<int> numbers;
-  for (const T& x : data) numbers.push_back(static_cast<int>(static_cast<float>(x)));
+  for (const T& x : data.read()) numbers.push_back(static_cast<int>(static_cast<float>(x)));
   return numbers;
 }
 template <class T>
@@ -54,42 +58,45 @@ constexpr std::pair<ReduceOp, int> kOps[] = {
     {ReduceOp::kAverage, 4}, {ReduceOp::kWeightedSum, 28}};  // 2 + 2 * 4 + 3 * 6
 
 template <class T>
-void reduce_with_every_operation(Communicator& comm) {
+void reduce_with_every_operation(Communicator& comm, Memory memory) {
   for (const auto& [op, due] : kOps) {
     const bool weighs = op == ReduceOp::kWeightedSum;
     if (weighs && std::is_integral_v<T>) continue;
     SCOPED_TRACE(testing::Message() << name(op) << " at rank " << comm.rank());
     const CallOptions options{.weight = weighs ? comm.rank() + 1. : 1.};
-    const std::vector<T> in(kRanks * kElements, test::element<T>(2 * comm.rank() + 2));
+    const auto zeros = [memory](std::size_t n) { return Buffer<T>(memory, std::vector<T>(n)); };
+    const Buffer<T> in(memory,
+                       std::vector<T>(kRanks * kElements, test::element<T>(2 * comm.rank() + 2)));
     const ConstView one = ConstView(in).slice(0, kElements);
     const std::vector<int> all_due(kElements, due);
-    std::vector<T> out(kElements);
+    Buffer<T> out = zeros(kElements);
     comm.all_reduce(one, out, op, options).wait();
     EXPECT_EQ(read(out), all_due);
-    std::vector<T> scattered(kElements);
+    Buffer<T> scattered = zeros(kElements);
     comm.reduce_scatter(in, scattered, op, options).wait();
     EXPECT_EQ(read(scattered), all_due);
-    std::vector<T> at_root(comm.rank() == 1 ? kElements : 0);
+    Buffer<T> at_root = zeros(comm.rank() == 1 ? kElements : 0);
     comm.reduce(one, at_root, op, 1, options).wait();
     EXPECT_EQ(read(at_root), comm.rank() == 1 ? all_due : std::vector<int>());
   }
 }
 
 template <class T>
-void move_blocks(Communicator& comm) {
+void move_blocks(Communicator& comm, Memory memory) {
   const int me = comm.rank();
-  const std::vector<T> mine = written<T>(blocks({{me, 0}}, kElements));
-  const std::vector<T> for_all = written<T>(of_rank(me, kElements));
-  std::vector<T> out(kRanks * kElements);
+  const auto zeros = [memory](std::size_t n) { return Buffer<T>(memory, std::vector<T>(n)); };
+  const Buffer<T> mine(memory, written<T>(blocks({{me, 0}}, kElements)));
+  const Buffer<T> for_all(memory, written<T>(of_rank(me, kElements)));
+  Buffer<T> out = zeros(kRanks * kElements);
   comm.all_gather(mine, out).wait();
   EXPECT_EQ(read(out), from_all(0, kElements));
-  std::vector<T> at_root(me == 2 ? kRanks * kElements : 0);
+  Buffer<T> at_root = zeros(me == 2 ? kRanks * kElements : 0);
   comm.gather(mine, at_root, 2).wait();
   EXPECT_EQ(read(at_root), me == 2 ? from_all(0, kElements) : std::vector<int>());
-  std::vector<T> own(kElements);
-  comm.scatter(me == 1 ? for_all : std::vector<T>(), own, 1).wait();
+  Buffer<T> own = zeros(kElements);
+  comm.scatter(for_all, own, 1).wait();
   EXPECT_EQ(read(own), blocks({{1, me}}, kElements));
-  std::vector<T> data = mine;
+  Buffer<T> data(memory, written<T>(blocks({{me, 0}}, kElements)));
   comm.broadcast(data, 2).wait();
   EXPECT_EQ(read(data), blocks({{2, 0}}, kElements));
   comm.all_to_all(for_all, out).wait();
@@ -98,7 +105,7 @@ void move_blocks(Communicator& comm) {
 
 // Block b of all_gather_v has b + 1 elements; of all_to_all_v, 2 b + r + 1 go from r to b.
 template <class T>
-void move_unequal_blocks(Communicator& comm) {
+void move_unequal_blocks(Communicator& comm, Memory memory) {
   const int me = comm.rank();
   std::vector<std::size_t> counts, in_counts, out_counts;
   std::vector<int> gathered, sent, received;
@@ -113,20 +120,20 @@ void move_unequal_blocks(Communicator& comm) {
     add(sent, in_counts, me, r, 2 * r + me + 1);
     add(received, out_counts, r, me, 2 * me + r + 1);
   }
-  const auto own = written<T>(blocks({{me, 0}}, static_cast<std::size_t>(me) + 1));
-  std::vector<T> all(gathered.size());
+  const Buffer<T> own(memory, written<T>(blocks({{me, 0}}, static_cast<std::size_t>(me) + 1)));
+  Buffer<T> all(memory, std::vector<T>(gathered.size()));
   comm.all_gather_v(own, {.data = all, .counts = counts}).wait();
   EXPECT_EQ(read(all), gathered);
-  const std::vector<T> in = written<T>(sent);
-  std::vector<T> out(received.size());
+  const Buffer<T> in(memory, written<T>(sent));
+  Buffer<T> out(memory, std::vector<T>(received.size()));
   comm.all_to_all_v({.data = in, .counts = in_counts}, {.data = out, .counts = out_counts}).wait();
   EXPECT_EQ(read(out), received);
 }
 
 template <class T>
-void move_messages(Communicator& comm) {
-  const std::vector<T> message = written<T>(blocks({{0, 1}}, kElements));
-  std::vector<T> data(kElements);
+void move_messages(Communicator& comm, Memory memory) {
+  const Buffer<T> message(memory, written<T>(blocks({{0, 1}}, kElements)));
+  Buffer<T> data(memory, std::vector<T>(kElements));
   if (comm.rank() == 0) comm.send(message, 2).wait();
   if (comm.rank() != 2) return;
   comm.recv(data, 0).wait();
@@ -136,10 +143,13 @@ void move_messages(Communicator& comm) {
 template <class T>
 class EveryDType : public testing::Test {
  protected:
-  static void run(void (*body)(Communicator&)) {
+  static void run(void (*body)(Communicator&, Memory)) {
+    test::emulate({.host_access = test::HostAccess::kForbidden});
     for (const std::string transport : {"inproc", "shm"}) {
-      SCOPED_TRACE(transport);
-      test::run_ranks_on(transport, kRanks, body);
+      for (const Memory memory : {Memory::kHost, Memory::kDevice}) {
+        SCOPED_TRACE(transport + ", " + test::text(memory));
+        test::run_ranks_on(transport, kRanks, [&](Communicator& comm) { body(comm, memory); });
+      }
     }
   }
 };

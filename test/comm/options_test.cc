@@ -47,6 +47,8 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_DUMP", "/dumps"},
                                         {"MOTLEY_PROGRESS_THREAD", "off"},
                                         {"MOTLEY_SEGMENT_BYTES", "4096"},
+                                        {"MOTLEY_STAGING_SLOTS", "3"},
+                                        {"MOTLEY_STAGING_BYTES", "2000000"},
                                         {"MOTLEY_UCX_WINDOW", "1000000"},
                                         {"MOTLEY_UCX_RENDEZVOUS", "0"},
                                         {"MOTLEY_LOG_LEVEL", "0"}});
@@ -69,6 +71,8 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.dump, "/dumps");
   EXPECT_FALSE(options.progress_thread);
   EXPECT_EQ(options.segment_bytes, 4096u);
+  EXPECT_EQ(options.staging_slots, 3);
+  EXPECT_EQ(options.staging_bytes, 2'000'000u);
   EXPECT_EQ(options.ucx_window, 1'000'000u);
   EXPECT_EQ(options.ucx_rendezvous, 0);
   EXPECT_EQ(options.log_level, 0);

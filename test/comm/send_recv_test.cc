@@ -6,6 +6,8 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/buffer.h"
+#include "test/support/device_emulated.h"
 #include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
@@ -17,7 +19,19 @@ using test::run_ranks;
 using test::run_ranks_on;
 using testing::Each;
 
-class SendRecv : public testing::TestWithParam<std::string> {};
+using Buffer = test::Buffer<std::int32_t>;
+
+// By transport, in host memory and in that of a device.
+class SendRecv : public testing::TestWithParam<std::tuple<std::string, Memory>> {
+ protected:
+  void run(int ranks, const test::RankBody& body) {
+    test::emulate({.host_access = test::HostAccess::kForbidden});
+    run_ranks_on(std::get<0>(GetParam()), ranks, body);
+  }
+  Buffer place(std::vector<std::int32_t> data) {
+    return {std::get<1>(GetParam()), std::move(data)};
+  }
+};
 
 std::vector<std::int32_t> message(int from, int number, std::size_t n) {
   std::vector<std::int32_t> data(n);
@@ -26,47 +40,49 @@ std::vector<std::int32_t> message(int from, int number, std::size_t n) {
 }
 
 TEST_P(SendRecv, MessagesArriveInOrderWhateverElseIsUnderWay) {
-  run_ranks_on(GetParam(), 3, [](Communicator& comm) {
+  run(3, [&](Communicator& comm) {
     const int to = (comm.rank() + 1) % 3;
     const int from = (comm.rank() + 2) % 3;
     const std::size_t sizes[] = {0, 1, 4'097, 200'003};
-    std::vector<std::vector<std::int32_t>> out, in;
+    std::vector<Buffer> out, in;
     for (int k = 0; k < 4; ++k) {
-      out.push_back(message(comm.rank(), k, sizes[k]));
-      in.emplace_back(sizes[k], -1);
+      out.push_back(place(message(comm.rank(), k, sizes[k])));
+      in.push_back(place(std::vector<std::int32_t>(sizes[k], -1)));
     }
-    std::vector<std::int32_t> sum(1'000, 1);
+    Buffer sum = place(std::vector<std::int32_t>(1'000, 1));
     std::vector<Request> requests;
     for (auto& data : out) requests.push_back(comm.send(data, to));
     requests.push_back(comm.all_reduce(sum, ReduceOp::kSum));
     for (auto& data : in) requests.push_back(comm.recv(data, from));
     for (std::size_t i = requests.size(); i-- > 0;) requests[i].wait();
     for (int k = 0; k < 4; ++k) {
-      EXPECT_TRUE(in[static_cast<std::size_t>(k)] == message(from, k, sizes[k])) << k;
+      EXPECT_TRUE(in[static_cast<std::size_t>(k)].read() == message(from, k, sizes[k])) << k;
     }
-    EXPECT_THAT(sum, Each(3));
+    EXPECT_THAT(sum.read(), Each(3));
   });
 }
 
 TEST_P(SendRecv, BothDirectionsOfAPairAreIndependent) {
-  run_ranks_on(GetParam(), 2, [](Communicator& comm) {
+  run(2, [&](Communicator& comm) {
     for (int round = 0; round < 20; ++round) {
-      std::vector<std::int32_t> data = message(comm.rank(), round, 10);
+      Buffer data = place(message(comm.rank(), round, 10));
       if (comm.rank() == 0) {
         comm.send(data, 1).wait();
         comm.recv(data, 1).wait();
-        EXPECT_EQ(data, message(1, round, 10));
+        EXPECT_EQ(data.read(), message(1, round, 10));
       } else {
-        std::vector<std::int32_t> got(10);
+        Buffer got = place(std::vector<std::int32_t>(10));
         comm.recv(got, 0).wait();
-        EXPECT_EQ(got, message(0, round, 10));
+        EXPECT_EQ(got.read(), message(0, round, 10));
         comm.send(data, 0).wait();
       }
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, SendRecv, testing::ValuesIn(test::transports()));
+INSTANTIATE_TEST_SUITE_P(Transports, SendRecv,
+                         testing::Combine(testing::ValuesIn(test::transports()),
+                                          testing::Values(Memory::kHost, Memory::kDevice)));
 
 TEST(SendRecvErrors, DisagreementOnTheCountNamesBoth) {
   run_ranks(2, [](Communicator& comm) {

@@ -1,6 +1,6 @@
-// all_gather_v and all_to_all_v: blocks of any sizes, none among them, on every transport. Some of
-// these are what users of other libraries reported; their numbers are those of the list of
-// scenarios.
+// all_gather_v and all_to_all_v: blocks of any sizes, none among them, on every transport, in host
+// memory and in that of a device. Some of these are what users of other libraries reported; their
+// numbers are those of the list of scenarios.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,8 @@
 #include "comm/algorithm/families.h"
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "test/support/buffer.h"
+#include "test/support/device_emulated.h"
 #include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
@@ -21,6 +23,7 @@ using test::run_ranks_on;
 
 using Counts = std::vector<std::size_t>;
 using Data = std::vector<std::int32_t>;
+using Buffer = test::Buffer<std::int32_t>;
 // How many elements rank `from` has for rank `to`.
 using Matrix = std::vector<Counts>;
 
@@ -32,64 +35,72 @@ void append(Data& data, int from, int to, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) data.push_back(element(from, to, i));
 }
 
-void expect_exchanged(Communicator& comm, const Matrix& matrix) {
+using Parameters = std::tuple<std::string, Memory>;
+
+class UnequalBlocks : public testing::TestWithParam<Parameters> {
+ protected:
+  // Short segments: long blocks are cut where short ones have no part.
+  void run(int ranks, const test::RankBody& body) {
+    test::emulate({.host_access = test::HostAccess::kForbidden});
+    Options options;
+    options.segment_bytes = 4096;
+    run_ranks_on(std::get<0>(GetParam()), ranks, body, options);
+  }
+  Buffer place(Data data) { return {std::get<1>(GetParam()), std::move(data)}; }
+
+  void expect_exchanged(Communicator& comm, const Matrix& matrix);
+  void expect_gathered(Communicator& comm, const Counts& counts);
+};
+
+void UnequalBlocks::expect_exchanged(Communicator& comm, const Matrix& matrix) {
   const auto me = static_cast<std::size_t>(comm.rank());
-  Data in, due;
+  Data own, due;
   Counts out_counts;
   for (std::size_t r = 0; r < matrix.size(); ++r) {
-    append(in, comm.rank(), static_cast<int>(r), matrix[me][r]);
+    append(own, comm.rank(), static_cast<int>(r), matrix[me][r]);
     append(due, static_cast<int>(r), comm.rank(), matrix[r][me]);
     out_counts.push_back(matrix[r][me]);
   }
-  Data out(due.size(), -1);
+  Buffer in = place(own), out = place(Data(due.size(), -1));
   comm.all_to_all_v({in, matrix[me]}, {out, out_counts}).wait();
-  EXPECT_TRUE(out == due) << "rank " << me << " of " << matrix.size();
+  EXPECT_TRUE(out.read() == due) << "rank " << me << " of " << matrix.size();
+  EXPECT_TRUE(in.read() == own) << "input of rank " << me << " of " << matrix.size();
   bool symmetric = true;
   for (std::size_t i = 0; i < matrix.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) symmetric &= matrix[i][j] == matrix[j][i];
   }
   if (!symmetric) return;
-  Data data = in;
-  comm.all_to_all_v({data, matrix[me]}, {data, out_counts}).wait();
-  EXPECT_TRUE(data == due) << "in place, rank " << me << " of " << matrix.size();
+  comm.all_to_all_v({in, matrix[me]}, {in, out_counts}).wait();
+  EXPECT_TRUE(in.read() == due) << "in place, rank " << me << " of " << matrix.size();
 }
 
-void expect_gathered(Communicator& comm, const Counts& counts) {
+void UnequalBlocks::expect_gathered(Communicator& comm, const Counts& counts) {
   const auto me = static_cast<std::size_t>(comm.rank());
-  Data in, due;
-  append(in, comm.rank(), 0, counts[me]);
+  Data own, due;
+  append(own, comm.rank(), 0, counts[me]);
   for (std::size_t r = 0; r < counts.size(); ++r) append(due, static_cast<int>(r), 0, counts[r]);
   std::vector<std::string> names = {"auto"};
   for (const Algorithm& family : algorithms_of(CallKind::kAllGatherV))
     names.emplace_back(family.name);
+  const std::size_t first =
+      std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::size_t{0});
   for (const std::string& family : names) {
     const CallOptions options{.algorithm = family};
-    Data out(due.size(), -1);
+    Buffer in = place(own), out = place(Data(due.size(), -1));
     comm.all_gather_v(in, {out, counts}, options).wait();
-    EXPECT_TRUE(out == due) << family << ", rank " << me << " of " << counts.size();
-    Data data(due.size(), -1);
-    const auto first = static_cast<std::ptrdiff_t>(
-        std::accumulate(counts.begin(), counts.begin() + comm.rank(), std::size_t{0}));
-    std::copy(in.begin(), in.end(), data.begin() + first);
-    const std::span<const std::int32_t> own(data.data() + first, in.size());
-    comm.all_gather_v(own, {data, counts}, options).wait();
-    EXPECT_TRUE(data == due) << family << " in place, rank " << me;
+    EXPECT_TRUE(out.read() == due) << family << ", rank " << me << " of " << counts.size();
+    Data holes(due.size(), -1);
+    std::copy(own.begin(), own.end(), holes.begin() + static_cast<std::ptrdiff_t>(first));
+    Buffer data = place(holes);
+    const View mine = data.view().slice(first, own.size());
+    comm.all_gather_v(mine, {data, counts}, options).wait();
+    EXPECT_TRUE(data.read() == due) << family << " in place, rank " << me;
   }
 }
 
-class UnequalBlocks : public testing::TestWithParam<std::string> {
- protected:
-  // Short segments: long blocks are cut where short ones have no part.
-  void run(int ranks, const test::RankBody& body) {
-    Options options;
-    options.segment_bytes = 4096;
-    run_ranks_on(GetParam(), ranks, body, options);
-  }
-};
-
 TEST_P(UnequalBlocks, ComeToTheirOwners) {
   for (const int ranks : {1, 2, 3, 7, 8}) {
-    run(ranks, [ranks](Communicator& comm) {
+    run(ranks, [&, ranks = ranks](Communicator& comm) {
       const std::size_t sizes[] = {0, 1, 4'097, 7, 0, 2'500};
       Matrix matrix(static_cast<std::size_t>(ranks), Counts(static_cast<std::size_t>(ranks)));
       for (std::size_t i = 0; i < matrix.size(); ++i) {
@@ -103,7 +114,7 @@ TEST_P(UnequalBlocks, ComeToTheirOwners) {
 
 // Scenario 1: one rank sends nothing, and data goes one way only.
 TEST_P(UnequalBlocks, Scenario1OneDirectionOnly) {
-  run(2, [](Communicator& comm) {
+  run(2, [&](Communicator& comm) {
     expect_exchanged(comm, {{0, 5'000}, {0, 0}});
     expect_exchanged(comm, {{0, 0}, {3, 0}});
   });
@@ -111,7 +122,7 @@ TEST_P(UnequalBlocks, Scenario1OneDirectionOnly) {
 
 // Scenario 2: no elements at all, in either.
 TEST_P(UnequalBlocks, Scenario2NothingAnywhere) {
-  run(3, [](Communicator& comm) {
+  run(3, [&](Communicator& comm) {
     expect_exchanged(comm, Matrix(3, Counts(3, 0)));
     expect_gathered(comm, Counts(3, 0));
     expect_gathered(comm, {0, 9, 0});
@@ -120,14 +131,20 @@ TEST_P(UnequalBlocks, Scenario2NothingAnywhere) {
 
 // Scenario 3: a column of zeros (one rank receives nothing), and half of the ranks idle.
 TEST_P(UnequalBlocks, Scenario3ZeroColumnAndIdleRanks) {
-  run(4, [](Communicator& comm) {
+  run(4, [&](Communicator& comm) {
     expect_exchanged(comm, {{1, 0, 2, 3}, {4, 0, 5, 6}, {7, 0, 8, 9}, {1'500, 0, 1, 2}});
     expect_exchanged(comm, {{2, 3'000, 0, 0}, {4, 5, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}});
     expect_exchanged(comm, {{2, 3'000, 0, 1}, {3'000, 5, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}});
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, UnequalBlocks, testing::ValuesIn(test::transports()));
+INSTANTIATE_TEST_SUITE_P(Transports, UnequalBlocks,
+                         testing::Combine(testing::ValuesIn(test::transports()),
+                                          testing::Values(Memory::kHost, Memory::kDevice)),
+                         [](const testing::TestParamInfo<Parameters>& tested) {
+                           return std::get<0>(tested.param) + "_" +
+                                  test::text(std::get<1>(tested.param));
+                         });
 
 // Beyond one segment too: what the two ends of a message disagree on is its whole length. The
 // sender, whose own block came as expected, is done.
