@@ -54,6 +54,8 @@ class Buckets {
   // Waits until all are averaged: the step's end. Throws kInvalid, naming the elements, if some
   // were never ready; else what Request::wait() throws. Whatever it throws, the step is over.
   void wait();
+  // Gives the step up: nothing of it is touched any more. The other workers time out.
+  void cancel() noexcept { reset(); }
 
   // Of the last step, in the order in which they began.
   const std::vector<BucketTimes>& times() const noexcept { return times_; }
