@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/communicator.h"
 #include "comm/control/client.h"
 #include "comm/error.h"
+#include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
 
 namespace motley {
@@ -18,6 +20,16 @@ namespace {
 // What withdraw() and the destructor wait for an answer at most; the controller acts on the message
 // all the same.
 constexpr Duration kLastWords = seconds(1);
+
+// Host copies of a model on a device, of the device that is current when it is made.
+struct PinnedModel {
+  explicit PinnedModel(std::size_t bytes) : own(bytes), average(bytes) {}
+
+  PinnedBuffer own;
+  PinnedBuffer average;
+  Stream copies;
+  Event done;
+};
 
 }  // namespace
 
@@ -41,19 +53,25 @@ struct PartialReducer::Impl {
     }
   }
 
-  PartialResult average(View data, std::int64_t step);
-  GroupOutcome run_group(const Group& group, View data, TimePoint deadline);
+  PartialResult average(View data, std::int64_t step, StreamRef stream);
+  GroupOutcome run_group(const Group& group, ConstView own, View average, TimePoint deadline);
+  ConstView bring(View data, StreamRef stream, TimePoint deadline);
+  View shadow_of(View data);
+  void commit(View data, ConstView average);
   void withdraw() noexcept;
   void leave(Duration patience);
 
   Communicator& comm;
   ControlClient* control;  // null with one rank
   PartialOptions options;
-  std::vector<std::byte> shadow;  // the average, until the group commits it; kept for the next call
+  // The average, until the group commits it; kept for the next call. Of data on a device both this
+  // and what this rank has are pinned copies: the model itself is written by the commit only.
+  std::vector<std::byte> shadow;
+  std::optional<PinnedModel> pinned;
   bool left = false;
 };
 
-PartialResult PartialReducer::Impl::average(View data, std::int64_t step) {
+PartialResult PartialReducer::Impl::average(View data, std::int64_t step, StreamRef stream) {
   if (left) {
     throw Error(
         ErrorCode::kInvalid,
@@ -61,15 +79,13 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step) {
                     "PartialReducer to come back.",
                     comm.rank(), step));
   }
-  if (data.memory != Memory::kHost) {
-    throw Error(
-        ErrorCode::kUnavailable,
-        "partial_reduce: device memory is not supported in this version. Copy to host memory.");
-  }
+  if (data.memory == Memory::kDevice) check_memory("partial_reduce", {{"data", data}});
   PartialResult result{.group = {comm.rank()}};
   if (comm.size() == 1) return result;
   const TimePoint start = comm.clock().now();
   const TimePoint deadline = start + options.timeout;
+  const ConstView own = bring(data, stream, deadline);
+  const View average = shadow_of(data);
   TimePoint formed = start;
   try {
     GroupOutcome outcome = control->ready(step, options.group_size, deadline);
@@ -77,9 +93,9 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step) {
     while (outcome.kind == GroupOutcome::kGroup) {
       const Group group(outcome.members, outcome.tag);
       result.attempts = static_cast<int>(outcome.tag.attempt) + 1;
-      outcome = run_group(group, data, deadline);
+      outcome = run_group(group, own, average, deadline);
       if (outcome.kind == GroupOutcome::kCommit) {
-        if (data.count > 0) std::memcpy(data.data, shadow.data(), data.size_bytes());
+        commit(data, average);
         result.group = group.ranks();
         break;
       }
@@ -95,16 +111,58 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step) {
   return result;
 }
 
-// Averages into the shadow and tells the controller how it went; returns what comes next.
-GroupOutcome PartialReducer::Impl::run_group(const Group& group, View data, TimePoint deadline) {
-  comm.engine().retire_before(group.tag());
+// What this rank has, in host memory, and where the average is to go there.
+ConstView PartialReducer::Impl::bring(View data, StreamRef stream, TimePoint deadline) {
+  if (data.memory == Memory::kHost) return data;
+  if (!pinned || pinned->own.size_bytes() < data.size_bytes()) pinned.emplace(data.size_bytes());
+  const View own = pinned->own.view(data.count, data.dtype);
+  const auto wait = [&](const char* what) {
+    if (comm.engine().wait(pinned->done, deadline)) return;
+    throw Error(
+        ErrorCode::kTimeout,
+        fmt::format("partial_reduce: rank {} waited {:.1f} s for {} on the device. Raise the "
+                    "timeout, or look at what the device does.",
+                    comm.rank(), to_seconds(options.timeout), what));
+  };
+  pinned->done.record(stream);
+  wait("the work in its stream");
+  motley::copy(own, data, pinned->copies);
+  pinned->done.record(pinned->copies);
+  wait("a copy of the model");
+  return own;
+}
+
+View PartialReducer::Impl::shadow_of(View data) {
+  if (data.memory == Memory::kDevice) return pinned->average.view(data.count, data.dtype);
   if (shadow.size() < data.size_bytes()) shadow.resize(data.size_bytes());
+  return {shadow.data(), data.count, data.dtype};
+}
+
+// The other members may have gone on with the average: what is left to do is this rank's own.
+void PartialReducer::Impl::commit(View data, ConstView average) {
+  if (data.count == 0) return;
+  if (data.memory == Memory::kHost) {
+    std::memcpy(data.data, average.data, data.size_bytes());
+    return;
+  }
+  motley::copy(data, average, pinned->copies);
+  pinned->done.record(pinned->copies);
+  if (comm.engine().wait(pinned->done, comm.clock().now() + options.timeout)) return;
+  throw Error(ErrorCode::kIo,
+              fmt::format("partial_reduce: the device of rank {} has not taken the average of {} "
+                          "bytes within {:.1f} s. Restart the rank: the model is undefined.",
+                          comm.rank(), data.size_bytes(), to_seconds(options.timeout)));
+}
+
+// Averages into the shadow and tells the controller how it went; returns what comes next.
+GroupOutcome PartialReducer::Impl::run_group(const Group& group, ConstView own, View average,
+                                             TimePoint deadline) {
+  comm.engine().retire_before(group.tag());
   // Half of the time left, so that there is time for another attempt, and in the end an end.
   const Duration patience = (deadline - comm.clock().now()) / 2;
   int suspect = -1;
   try {
-    const View average(shadow.data(), data.count, data.dtype);
-    comm.all_reduce(ConstView(data), average, ReduceOp::kAverage,
+    comm.all_reduce(own, average, ReduceOp::kAverage,
                     {.group = &group, .timeout = std::max(patience, Duration(1))})
         .wait();
   } catch (const Error& error) {
@@ -144,8 +202,8 @@ PartialReducer::~PartialReducer() {
   }
 }
 
-PartialResult PartialReducer::average(View data, std::int64_t step) {
-  return impl_->average(data, step);
+PartialResult PartialReducer::average(View data, std::int64_t step, StreamRef stream) {
+  return impl_->average(data, step, stream);
 }
 
 void PartialReducer::leave() { impl_->leave(impl_->options.timeout); }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "comm/clock.h"
+#include "comm/device.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -49,12 +50,17 @@ class PartialReducer {
   // Averages data [n] in place with the group that the controller chooses. Same n and dtype on
   // every rank. A group commits when all its living members have the average, so they end alike;
   // until then, and if this throws, data is unchanged.
+  //   data    in host memory, or in that of a device: then a pinned copy of it is averaged by the
+  //           host, with the same bits, and copied back by the commit; members may differ in this
   //   step    this worker's count of local steps, never decreasing; seen in messages only
-  //   cost    2(P-1)/P * n elements sent, two round trips to the controller; n elements of memory
+  //   stream  of data in device memory: what is in it so far comes first. When the call has
+  //           returned, work in any stream sees the average.
+  //   cost    2(P-1)/P * n elements sent, two round trips to the controller; n elements of memory,
+  //           2n of pinned memory for data on a device
   //   errors  kTimeout (naming who was waited for), kMismatch (n, dtype, group_size): the reducer
   //           may be used again; kPeerLost (the controller is gone), kAborted (this rank was
-  //           declared dead)
-  PartialResult average(View data, std::int64_t step);
+  //           declared dead); kUnavailable for device memory where there is no device
+  PartialResult average(View data, std::int64_t step, StreamRef stream = {});
 
   // This worker makes no more steps. Idempotent; the others' groups shrink as needed.
   void leave();

@@ -17,30 +17,6 @@ namespace {
   throw Error(ErrorCode::kInvalid, fmt::format("{}: {}", name(call.kind), what));
 }
 
-// The side of a call on device memory that is called `what` lies where it is said to.
-void check_side(const Call& call, const char* what, ConstView view) {
-  if (view.count == 0) return;
-  const Memory found = memory_of(view.data);
-  if (found == view.memory) return;
-  const auto text = [](Memory memory) { return memory == Memory::kHost ? "host" : "device"; };
-  refuse(call,
-         fmt::format("`{}` is said to lie in {} memory, but its {} bytes at {} are {} memory. "
-                     "Set View::memory to what it is.",
-                     what, text(view.memory), view.size_bytes(), fmt::ptr(view.data), text(found)));
-}
-
-void check_memory(const Call& call) {
-  if (!call.on_device()) return;
-  if (device_count() == 0) {
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("{}: a buffer is said to lie in device memory, but there is no device: "
-                            "CUDA is not in this build, or finds none. Use host memory.",
-                            name(call.kind)));
-  }
-  check_side(call, "in", call.in);
-  check_side(call, "out", call.out);
-}
-
 // More than any buffer has where the sum has no room: counts that were negative must not wrap to
 // one that fits.
 std::size_t total(const std::vector<std::size_t>& counts) {
@@ -159,10 +135,32 @@ void check_op(const Call& call) {
     refuse(call, fmt::format("the weight is {}. It must be finite.", call.weight));
 }
 
+void check_side(const char* who, const char* what, ConstView view) {
+  if (view.count == 0) return;
+  const Memory found = memory_of(view.data);
+  if (found == view.memory) return;
+  const auto text = [](Memory memory) { return memory == Memory::kHost ? "host" : "device"; };
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("{}: `{}` is said to lie in {} memory, but its {} bytes at {} are {} "
+                          "memory. Set View::memory to what it is.",
+                          who, what, text(view.memory), view.size_bytes(), fmt::ptr(view.data),
+                          text(found)));
+}
+
 }  // namespace
 
+void check_memory(const char* who, std::initializer_list<std::pair<const char*, ConstView>> sides) {
+  if (device_count() == 0) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{}: a buffer is said to lie in device memory, but there is no device: "
+                            "CUDA is not in this build, or finds none. Use host memory.",
+                            who));
+  }
+  for (const auto& [what, view] : sides) check_side(who, what, view);
+}
+
 void check_arguments(const Call& call, int index, int size) {
-  check_memory(call);
+  if (call.on_device()) check_memory(name(call.kind), {{"in", call.in}, {"out", call.out}});
   if (call.in.dtype != call.out.dtype) {
     refuse(call,
            fmt::format("`in` has {} {} but `out` has {} {}. They must be alike.", call.in.count,

@@ -1,6 +1,9 @@
 // comm/executor/arguments.h: what one rank can see of a wrong call by itself.
 #pragma once
 
+#include <initializer_list>
+#include <utility>
+
 #include "comm/executor/call.h"
 
 namespace motley {
@@ -8,5 +11,9 @@ namespace motley {
 // Throws kInvalid, with both numbers, unless the buffers, counts, op and weight of a call of `size`
 // members fit it on member `index`; kUnavailable for memory of a device where there is none.
 void check_arguments(const Call& call, int index, int size);
+
+// The same for the sides of `who`, at least one of them in device memory, by name: throws unless
+// each lies where it is said to.
+void check_memory(const char* who, std::initializer_list<std::pair<const char*, ConstView>> sides);
 
 }  // namespace motley
