@@ -13,6 +13,7 @@ namespace {
 using simt::checked;
 using simt::FaultKind;
 using simt::Report;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -24,6 +25,12 @@ class Floats {
     const std::vector<float> zeros(n);
     copy(buffer_.view(n, DType::kFloat32), zeros, {});
     synchronize({});
+  }
+  std::vector<float> read() const {
+    std::vector<float> values(buffer_.size_bytes() / sizeof(float));
+    copy(values, buffer_.view(values.size(), DType::kFloat32), {});
+    synchronize({});
+    return values;
   }
   template <class T = float>
   T* data() const {
@@ -72,6 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{neighbours, FaultKind::kRace, "neighbours_kernel", "shared memory that thread"},
         Case{lanes_share, FaultKind::kRace, "lanes_kernel", "shared memory that thread"},
         Case{blocks_add, FaultKind::kRace, "add_kernel", "block (0, 0, 0) thread (0, 0, 0) wrote"},
+        Case{last_block_reads, FaultKind::kRace, "last_kernel", "reads 4 bytes of global memory"},
         Case{barrier_for_some, FaultKind::kExchange, "some_kernel", "waits at a barrier"},
         Case{barrier_after_return, FaultKind::kBarrier, "return_kernel", "it has returned"},
         Case{two_barriers, FaultKind::kBarrier, "two_kernel", "waits at another"},
@@ -175,6 +183,14 @@ TEST(Costs, CountAtomicsOnOneAddress) {
   EXPECT_THAT(report.faults, IsEmpty()) << report.text();
   EXPECT_EQ(report.total().atomic_operations, 256u + 4 * 4);
   EXPECT_EQ(report.total().atomics_on_one_address, 16u) << "16 threads of a block; 4 blocks";
+}
+
+TEST(Costs, CountAnAtomicOfFourFloatsOnce) {
+  const Floats data(4);
+  const Report report = checked([&] { atomics_by_four(data.data()); });
+  EXPECT_THAT(report.faults, IsEmpty()) << report.text();
+  EXPECT_EQ(report.total().atomics_on_one_address, 3u * kPlantedThreads);
+  EXPECT_THAT(data.read(), ElementsAre(192, 384, 576, 768));
 }
 
 TEST(Costs, CountDivergentBranches) {

@@ -32,6 +32,20 @@ __global__ void add_kernel(float* data, bool planted) {
   }
 }
 
+// data[0] counts the blocks, each of which leaves its number.
+__global__ void last_kernel(float* data, bool planted) {
+  if (threadIdx.x != 0) return;
+  data[1 + blockIdx.x] = static_cast<float>(blockIdx.x);
+  if (!planted) __threadfence();
+  if (atomicAdd(data, 1.0f) != static_cast<float>(gridDim.x - 1)) return;
+  float sum = 0;
+  for (unsigned i = 0; i < gridDim.x; ++i) sum += data[1 + i];
+  data[0] = 0;
+  data[1 + gridDim.x] = sum;
+}
+
+__global__ void four_kernel(float4* data) { atomicAdd(data, make_float4(1, 2, 3, 4)); }
+
 __global__ void some_kernel(float* data, bool planted) {
   const bool waits = !planted || threadIdx.x + 1 < blockDim.x;
   if (waits) __syncthreads();
@@ -161,6 +175,9 @@ void lanes_share(float* data, Planted fault) {
 void blocks_add(float* data, Planted fault) {
   launch(add_kernel, {.grid = 3, .block = kThreads}, {}, data, planted(fault));
 }
+void last_block_reads(float* data, Planted fault) {
+  launch(last_kernel, {.grid = 3, .block = kThreads}, {}, data, planted(fault));
+}
 void barrier_for_some(float* data, Planted fault) {
   launch(some_kernel, kOne, {}, data, planted(fault));
 }
@@ -199,6 +216,9 @@ void touches(float* data, const float* host, Planted fault) {
   launch(touch_kernel, kOne, {}, data, planted(fault) ? host : data + kThreads);
 }
 
+void atomics_by_four(float* data) {
+  launch(four_kernel, {.grid = 3, .block = kThreads}, {}, reinterpret_cast<float4*>(data));
+}
 void strided(float* out, const float* in, int stride) {
   launch(strided_kernel, kOne, {}, out, in, stride);
 }

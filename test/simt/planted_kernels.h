@@ -16,6 +16,8 @@ void neighbours(float* data, Planted fault);
 void lanes_share(float* data, Planted fault);
 // Each block adds to data[0]; planted: without an atomic.
 void blocks_add(float* data, Planted fault);
+// The last of three blocks reads what the others left; planted: without __threadfence.
+void last_block_reads(float* data, Planted fault);
 // The last thread waits at a barrier; planted: only threads below the last.
 void barrier_for_some(float* data, Planted fault);
 // Planted: half of the threads wait at a barrier that the others have returned before.
@@ -39,7 +41,8 @@ void beyond_array(float* data, Planted fault);
 // Planted: touches `host`, which is no device's memory.
 void touches(float* data, const float* host, Planted fault);
 
-// Costs.
+// Costs, and atomics of vectors.
+void atomics_by_four(float* data);  // each of three blocks' threads adds 1, 2, 3, 4
 void strided(float* out, const float* in, int stride);            // reads in[stride * i]
 void conflicting(float* out, int stride);                         // of shared memory, stride floats
 void histogram(unsigned* bins, unsigned spread);                  // atomics on i % spread

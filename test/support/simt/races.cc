@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace motley::simt {
+namespace {
+
+// Code lies within 2 GiB of other code of the program.
+const char kAnchor = 0;
+
+std::int32_t offset_of(const void* place) {
+  if (place == nullptr) return 0;
+  return static_cast<std::int32_t>(static_cast<const char*>(place) - &kAnchor);
+}
+const void* place_of(std::int32_t offset) { return offset == 0 ? nullptr : &kAnchor + offset; }
+
+}  // namespace
 
 void Races::block_begins(unsigned threads) {
   block_begin_ = ++epoch_;
@@ -80,60 +92,49 @@ bool Races::ordered(const Mark& mark, unsigned thread) {
   return clocks_of(thread)[mark.thread % kLanes] >= mark.clock;
 }
 
-bool Races::readers_ordered(const Byte& byte, unsigned thread) {
-  const bool before_block = byte.read.epoch < block_begin_;
-  switch (byte.readers) {
-    case Readers::kNone:
+bool Races::all_ordered(const Marks& marks, unsigned thread) {
+  const Mark& last = marks.last;
+  switch (marks.many) {
+    case Many::kNone:
       return true;
-    case Readers::kOne:
-      return ordered(byte.read, thread);
-    case Readers::kSomeBlocks:
+    case Many::kOne:
+      return ordered(last, thread);
+    case Many::kSomeBlocks:
       return seen_.size() + 1 == block_begins_.size();  // as far as we can tell
-    case Readers::kSomeLanes:
-    case Readers::kSomeWarps:
-      if (before_block) return published(byte.read);
-      if (byte.read.epoch < epoch_) return true;
+    case Many::kSomeLanes:
+    case Many::kSomeWarps:
+      if (last.epoch < block_begin_) return published(last);
+      if (last.epoch < epoch_) return true;
       break;
   }
-  if (byte.readers == Readers::kSomeWarps) return false;
-  if (byte.read.thread / kLanes != thread / kLanes) return false;
+  if (marks.many == Many::kSomeWarps || last.thread / kLanes != thread / kLanes) return false;
   const Clocks& known = clocks_of(thread);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
-    if (lane != thread % kLanes && lanes_[byte.lanes][lane] > known[lane]) return false;
+    if (lane != thread % kLanes && lanes_[marks.lanes][lane] > known[lane]) return false;
   }
   return true;
 }
 
-bool Races::writes_ordered(const Byte& byte, unsigned thread, bool atomic) {
-  if (atomic && byte.atomic) return true;
-  if (byte.many_atomics) {
-    const bool this_block = byte.write.epoch >= block_begin_;
-    return this_block ? byte.write.epoch < epoch_ : seen_.size() + 1 == block_begins_.size();
-  }
-  return ordered(byte.write, thread);
-}
-
-void Races::add_reader(Byte& byte, const Mark& mark, unsigned thread) {
-  const bool replaces = readers_ordered(byte, thread);
-  if (replaces) {
-    byte.read = mark;
-    byte.readers = Readers::kOne;
+void Races::add(Marks& marks, const Mark& mark) {
+  const Mark before = marks.last;
+  if (all_ordered(marks, mark.thread)) {
+    marks = {.last = mark, .lanes = 0, .many = Many::kOne};
     return;
   }
-  if (byte.read.epoch < block_begin_ || byte.readers == Readers::kSomeBlocks) {
-    byte.readers = Readers::kSomeBlocks;
-  } else if (byte.read.thread / kLanes != thread / kLanes || byte.readers == Readers::kSomeWarps) {
-    byte.readers = Readers::kSomeWarps;
+  marks.last = mark;
+  if (before.epoch < block_begin_ || marks.many == Many::kSomeBlocks) {
+    marks.many = Many::kSomeBlocks;
+  } else if (before.thread / kLanes != mark.thread / kLanes || marks.many == Many::kSomeWarps) {
+    marks.many = Many::kSomeWarps;
   } else {
-    if (byte.readers == Readers::kOne) {
-      byte.lanes = static_cast<std::uint32_t>(lanes_.size());
+    if (marks.many == Many::kOne) {
+      marks.lanes = static_cast<std::uint32_t>(lanes_.size());
       lanes_.push_back({});
-      lanes_.back()[byte.read.thread % kLanes] = byte.read.clock;
+      lanes_.back()[before.thread % kLanes] = before.clock;
     }
-    byte.readers = Readers::kSomeLanes;
-    lanes_[byte.lanes][thread % kLanes] = mark.clock;
+    marks.many = Many::kSomeLanes;
+    lanes_[marks.lanes][mark.thread % kLanes] = mark.clock;
   }
-  if (byte.readers != Readers::kSomeLanes) byte.read = mark;
 }
 
 Races::Byte& Races::byte_at(std::uintptr_t address) {
@@ -148,34 +149,38 @@ Races::Byte& Races::byte_at(std::uintptr_t address) {
 }
 
 Races::Earlier Races::earlier(const Mark& mark, bool wrote) const {
-  return {mark.epoch >= block_begin_, block_of(mark.epoch), mark.thread, wrote, mark.place};
+  return {mark.epoch >= block_begin_, block_of(mark.epoch), mark.thread, wrote,
+          place_of(mark.place)};
+}
+
+std::optional<Races::Earlier> Races::race(const Byte& byte, unsigned thread, Access::Kind kind) {
+  if (!ordered(byte.write, thread)) return earlier(byte.write, true);
+  if (kind != Access::Kind::kAtomic && !all_ordered(byte.atomics, thread))
+    return earlier(byte.atomics.last, true);
+  if (kind != Access::Kind::kRead && !all_ordered(byte.reads, thread))
+    return earlier(byte.reads.last, false);
+  return std::nullopt;
 }
 
 Races::Verdict Races::touch(unsigned thread, const Access& access) {
   Verdict verdict;
   const Mark mark{epoch_, static_cast<std::uint16_t>(thread), clocks_of(thread)[thread % kLanes],
-                  access.place};
-  const bool atomic = access.kind == Access::Kind::kAtomic;
+                  offset_of(access.place)};
   const auto first = reinterpret_cast<std::uintptr_t>(access.at);
   for (std::uintptr_t at = first; at < first + access.bytes; ++at) {
     Byte& byte = byte_at(at);
-    if (memory_ == Memory::kShared && std::max(byte.write.epoch, byte.read.epoch) < block_begin_)
+    const std::uint32_t written = std::max(byte.write.epoch, byte.atomics.last.epoch);
+    if (memory_ == Memory::kShared && std::max(written, byte.reads.last.epoch) < block_begin_)
       byte = {};
-    if (access.kind != Access::Kind::kWrite && byte.write.epoch < block_begin_)
-      verdict.uninitialized = true;
-    if (!writes_ordered(byte, thread, atomic)) {
-      verdict.race = earlier(byte.write, true);
-    } else if (access.kind != Access::Kind::kRead && !readers_ordered(byte, thread)) {
-      verdict.race = earlier(byte.read, false);
-    }
+    if (access.kind != Access::Kind::kWrite && written < block_begin_) verdict.uninitialized = true;
+    if (const auto found = race(byte, thread, access.kind)) verdict.race = found;
     if (access.kind == Access::Kind::kRead) {
-      add_reader(byte, mark, thread);
-      continue;
+      add(byte.reads, mark);
+    } else if (access.kind == Access::Kind::kAtomic) {
+      add(byte.atomics, mark);
+    } else {
+      byte = {.write = mark, .reads = {}, .atomics = {}};
     }
-    byte.many_atomics = atomic && byte.atomic && !ordered(byte.write, thread);
-    byte.atomic = atomic;
-    byte.write = mark;
-    byte.readers = Readers::kNone;
   }
   return verdict;
 }

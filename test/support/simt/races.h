@@ -50,16 +50,20 @@ class Races {
     std::uint32_t epoch = 0;
     std::uint16_t thread = 0;
     std::uint16_t clock = 0;  // of the thread, since the epoch began
-    const void* place = nullptr;
+    std::int32_t place = 0;   // from an address of this program on
   };
-  enum class Readers : std::uint8_t { kNone, kOne, kSomeLanes, kSomeWarps, kSomeBlocks };
+  // Accesses that nothing orders among each other: of one thread, of lanes of a warp, of warps of a
+  // block, of several blocks.
+  enum class Many : std::uint8_t { kNone, kOne, kSomeLanes, kSomeWarps, kSomeBlocks };
+  struct Marks {
+    Mark last;
+    std::uint32_t lanes = 0;  // index of lanes_, for kSomeLanes
+    Many many = Many::kNone;
+  };
   struct Byte {
     Mark write;
-    Mark read;
-    bool atomic = false;        // the write
-    bool many_atomics = false;  // by several threads that nothing orders
-    Readers readers = Readers::kNone;
-    std::uint32_t lanes = 0;  // index of lanes_, for kSomeLanes
+    Marks reads;
+    Marks atomics;
   };
   using Clocks = std::array<std::uint16_t, kLanes>;  // of the lanes of a warp
   using Page = std::array<Byte, kPage>;
@@ -70,10 +74,10 @@ class Races {
   Clocks& clocks_of(unsigned thread);
   bool published(const Mark& mark) const;
   bool ordered(const Mark& mark, unsigned thread);
-  bool readers_ordered(const Byte& byte, unsigned thread);
-  bool writes_ordered(const Byte& byte, unsigned thread, bool atomic);
-  void add_reader(Byte& byte, const Mark& mark, unsigned thread);
+  bool all_ordered(const Marks& marks, unsigned thread);
+  void add(Marks& marks, const Mark& mark);
   std::uint32_t block_of(std::uint32_t epoch) const;
+  std::optional<Earlier> race(const Byte& byte, unsigned thread, Access::Kind kind);
   Earlier earlier(const Mark& mark, bool wrote) const;
 
   Memory memory_;
@@ -82,7 +86,7 @@ class Races {
   std::vector<std::uint32_t> block_begins_;  // of all blocks so far
   std::vector<std::uint32_t> clocks_epoch_;  // for which clocks_ of a thread hold
   std::vector<Clocks> clocks_;               // what each thread knows of the lanes of its warp
-  std::vector<std::array<std::uint16_t, kLanes>> lanes_;  // when lanes read, in this epoch
+  std::vector<std::array<std::uint16_t, kLanes>> lanes_;  // when lanes came, in this epoch
   Published fences_;                                      // when the block's threads last fenced
   std::unordered_map<std::uint32_t, std::shared_ptr<const Published>> seen_;  // by block
   std::unordered_map<const void*,
