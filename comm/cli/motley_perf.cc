@@ -11,6 +11,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "comm/cli/perf/run.h"
 #include "comm/cli/perf/versus.h"
 #include "comm/communicator.h"
+#include "comm/device.h"
 #include "comm/error.h"
 #include "comm/local.h"
 #include "comm/status_signal.h"
@@ -65,6 +67,9 @@ int measure_rank(Communicator& comm, const Plan& plan, const std::string& flags)
     explain_cells(comm, plan);
     return 0;
   }
+  // Ranks of a host may share devices; those that are numbered one after another do not.
+  std::optional<UseDevice> device;
+  if (plan.buffers == std::vector{Buffers::kDevice}) device.emplace(comm.rank() % device_count());
   MotleySubject subject(comm);
   if (comm.rank() != 0) {
     run(subject, plan, comm.clock(), nullptr);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/device.h"
 #include "test/support/program_run.h"
 
 namespace motley {
@@ -150,6 +151,16 @@ TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
     EXPECT_THAT(result.error, AllOf(HasSubstr("motley-perf: "), HasSubstr(c.fact)));
   }
   EXPECT_EQ(run({"--no_such_flag"}).code, 1);
+}
+
+TEST(MotleyPerf, SaysThatThereIsNoDevice) {
+  if (device_count() > 0) GTEST_SKIP() << "there is a device";
+  const auto result = run({"-n", "2", "--memory", "device"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("--memory"), HasSubstr("no device")));
+  const auto both = run({"--memory", "device", "--buffers", "allocated"});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.error, HasSubstr("allocated"));
 }
 
 TEST(MotleyPerf, SaysWhyAFileCannotBeWritten) {

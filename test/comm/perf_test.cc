@@ -11,10 +11,13 @@
 #include "comm/cli/perf/motley_subject.h"
 #include "comm/cli/perf/payload.h"
 #include "comm/cli/perf/plan.h"
+#include "comm/cli/perf/report.h"
+#include "comm/cli/perf/run.h"
 #include "comm/cli/perf/sampling.h"
 #include "comm/error.h"
 #include "comm/kernel/reduce.h"
 #include "comm/local.h"
+#include "test/support/device_emulated.h"
 #include "test/support/manual_clock.h"
 
 namespace motley::perf {
@@ -119,6 +122,24 @@ TEST(Payload, KnowsTheResultOfEveryCollective) {
       }
     });
   }
+}
+
+// On an emulated device, whose memory the host may not touch.
+TEST(Run, ChecksAndTimesBuffersOnDevices) {
+  test::emulate({.host_access = test::HostAccess::kForbidden});
+  const Plan plan{.kinds = {CallKind::kAllReduce, CallKind::kAllGather, CallKind::kSendRecv},
+                  .sizes = {4, 3000},
+                  .places = {Place::kOut, Place::kIn},
+                  .buffers = {Buffers::kDevice},
+                  .rule = {.cap = Duration(1), .samples = 1}};
+  run_local(2, [&](Communicator& comm) {
+    MotleySubject subject(comm);
+    for (const Cell& cell : cells(plan, 2)) EXPECT_NE(subject.algorithm(cell), "shared memory");
+    if (comm.rank() != 0) return run(subject, plan, comm.clock(), nullptr);
+    Report report({.program = "a test", .ranks = 2}, "", nullptr);
+    run(subject, plan, comm.clock(), &report);
+    EXPECT_EQ(report.wrong_cells(), 0);
+  });
 }
 
 // A long bfloat16 sum cannot be exact: rounding is allowed for, and nothing else.

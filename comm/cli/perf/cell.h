@@ -15,11 +15,13 @@ enum class Place : std::uint8_t { kOut, kIn };  // out of place; the result take
 enum class Buffers : std::uint8_t {
   kPrivate,    // memory of the process alone, as from malloc
   kAllocated,  // from the library's own allocator, which may let the other ranks read it
+  kDevice,     // of a device
 };
 
 constexpr const char* name(Place place) noexcept { return place == Place::kIn ? "in" : "out"; }
 constexpr const char* name(Buffers buffers) noexcept {
-  return buffers == Buffers::kPrivate ? "private" : "allocated";
+  constexpr const char* kNames[] = {"private", "allocated", "device"};
+  return kNames[static_cast<int>(buffers)];
 }
 
 struct Cell {

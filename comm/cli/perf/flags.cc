@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "comm/cli/perf/report.h"
+#include "comm/device.h"
 #include "comm/error.h"
 #include "comm/version.h"
 
@@ -17,6 +18,7 @@ DEFINE_string(dtypes, "float32", "names with commas between them, or all");
 DEFINE_string(ops, "sum", "names with commas between them, or all");
 DEFINE_string(places, "out,in", "out: out of place; in: in place");
 DEFINE_string(buffers, "private", "private, allocated (Communicator::allocate), or both");
+DEFINE_string(memory, "host", "host, or device: buffers in the memory of each rank's GPU");
 DEFINE_int32(root, 0, "root of broadcast, reduce, gather and scatter");
 DEFINE_double(cap, 2, "seconds that timing a cell may take; a sample is always taken");
 DEFINE_int32(samples, 60, "samples of a cell, at most");
@@ -42,6 +44,20 @@ std::string flag_text() {
     text += plain ? "\n" : fmt::format(" ({})\n", flag.default_value);
   }
   return text;
+}
+
+std::vector<Buffers> buffers_from_flags() {
+  if (FLAGS_memory == "host") return parse_buffers(FLAGS_buffers);
+  if (FLAGS_memory != "device" || FLAGS_buffers != "private") {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("motley-perf: --memory is {} and --buffers {}. Use --memory host, or "
+                            "--memory device and no --buffers.",
+                            FLAGS_memory, FLAGS_buffers));
+  }
+  if (device_count() > 0) return {Buffers::kDevice};
+  throw Error(ErrorCode::kUnavailable,
+              "motley-perf: --memory is device, but there is no device: CUDA is not in this build, "
+              "or finds none. Use --memory host.");
 }
 
 }  // namespace
@@ -74,7 +90,7 @@ Plan plan_from_flags() {
           .dtypes = parse_dtypes(FLAGS_dtypes),
           .ops = parse_ops(FLAGS_ops),
           .places = parse_places(FLAGS_places),
-          .buffers = parse_buffers(FLAGS_buffers),
+          .buffers = buffers_from_flags(),
           .root = FLAGS_root,
           .rule = {.cap = seconds(FLAGS_cap), .samples = FLAGS_samples}};
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/algorithm/families.h"
+#include "comm/device.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/team.h"
 #include "comm/transport/transport.h"
@@ -25,6 +26,16 @@ class SharedStorage final : public Storage {
   SharedBuffer buffer_;
 };
 
+class DeviceStorage final : public Storage {
+ public:
+  explicit DeviceStorage(std::size_t bytes) : buffer_(bytes) {}
+  Bytes bytes() override { return buffer_.view(buffer_.size_bytes(), DType::kInt8).bytes(); }
+  Memory memory() const override { return Memory::kDevice; }
+
+ private:
+  DeviceBuffer buffer_;
+};
+
 }  // namespace
 
 std::string MotleySubject::library() const {
@@ -38,6 +49,7 @@ void MotleySubject::greatest(std::span<double> values) {
 
 std::unique_ptr<Storage> MotleySubject::allocate(std::size_t bytes, Buffers buffers) {
   if (buffers == Buffers::kPrivate) return private_storage(bytes);
+  if (buffers == Buffers::kDevice) return std::make_unique<DeviceStorage>(bytes);
   return std::make_unique<SharedStorage>(comm_.allocate(bytes));
 }
 
@@ -109,7 +121,7 @@ Choice MotleySubject::choice(const Cell& cell) const {
 const Topology& MotleySubject::topology() const { return comm_.topology(); }
 
 std::optional<double> MotleySubject::team_price(const Cell& cell) const {
-  if (cell.algorithm != "auto") return std::nullopt;
+  if (cell.algorithm != "auto" || cell.buffers == Buffers::kDevice) return std::nullopt;
   const Team* const team = comm_.engine().transport().team_of(comm_.world());
   if (team == nullptr || !team->runs(cell.kind, cell.bytes(), comm_.size())) return std::nullopt;
   return to_seconds(team->price(cell.kind, cell.bytes(), comm_.size()));

@@ -126,7 +126,8 @@ std::string column_text() {
   size, count  bytes and elements of the longer of input and output, all its blocks together;
                rounded up to an element for each rank
   place        in: the result takes the input's place; out: it does not
-  buffers      private: memory of the process alone; allocated: from Communicator::allocate
+  buffers      private: memory of the process alone; allocated: from Communicator::allocate;
+               device: of the rank's GPU
   time us      of one call: the median over samples of calls back to back, of the slowest rank
   algbw        GB/s: size / time
   busbw        GB/s: algbw times what a link carries per byte of size, as in nccl-tests:

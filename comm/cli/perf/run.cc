@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "comm/cli/perf/payload.h"
+#include "comm/device.h"
 
 namespace motley::perf {
 namespace {
@@ -33,12 +35,25 @@ class Pool {
  private:
   Subject& subject_;
   std::size_t bytes_ = 0;
-  std::array<Pair, 2> pairs_;
-  std::array<bool, 2> made_{};
+  std::array<Pair, 3> pairs_;
+  std::array<bool, 3> made_{};
 };
 
 View view(Storage& storage, const Cell& cell, std::size_t count) {
-  return {storage.bytes().data(), count, cell.dtype};
+  return {storage.bytes().data(), count, cell.dtype, storage.memory()};
+}
+
+// Lets `action` work on what lies at `data`, in host memory.
+template <class Action>
+void on_host(View data, Action&& action) {
+  if (data.memory == Memory::kHost) return action(data);
+  std::vector<std::byte> bytes(data.size_bytes());
+  const View host(bytes.data(), data.count, data.dtype);
+  motley::copy(host, data, StreamRef{});
+  synchronize(StreamRef{});
+  action(host);
+  motley::copy(data, host, StreamRef{});
+  synchronize(StreamRef{});
 }
 
 std::size_t on_worst_rank(Subject& subject, std::size_t count) {
@@ -60,12 +75,15 @@ void run_cell(Subject& subject, const Cell& cell, const SamplingRule& rule, cons
     if (report != nullptr) report->skip(cell, "the library has no such call");
     return;
   }
-  std::ranges::fill(out.bytes(), std::byte{0x5a});
-  fill(cell, rank, ranks, in);
+  on_host(out, [](View data) { std::ranges::fill(data.bytes(), std::byte{0x5a}); });
+  on_host(in, [&](View data) { fill(cell, rank, ranks, data); });
   call();
-  const std::size_t wrong = on_worst_rank(subject, perf::wrong(cell, rank, ranks, out));
+  std::size_t mine = 0;
+  on_host(out, [&](View data) { mine = perf::wrong(cell, rank, ranks, data); });
+  const std::size_t wrong = on_worst_rank(subject, mine);
   // A sum in place grows with every call; zeros stay what they are.
-  if (cell.place == Place::kIn) std::ranges::fill(in.bytes(), std::byte{});
+  if (cell.place == Place::kIn)
+    on_host(in, [](View data) { std::ranges::fill(data.bytes(), std::byte{}); });
   const Timing timing = measure(subject, call, rule, clock);
   if (report == nullptr) return;
   report->add({.cell = cell,

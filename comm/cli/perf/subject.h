@@ -20,6 +20,7 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   virtual ~Storage() = default;
   virtual Bytes bytes() = 0;
+  virtual Memory memory() const { return Memory::kHost; }
 };
 
 // Page-aligned memory of this process.
