@@ -13,6 +13,7 @@ std::string version_text() {
   text.append("\nCUDA ").append(MOTLEY_CUDA_TEXT);
   text.append("\nNCCL ").append(MOTLEY_NCCL_TEXT);
   text.append("\nHWLOC ").append(MOTLEY_HWLOC_TEXT);
+  text.append("\nOPENBLAS ").append(MOTLEY_OPENBLAS_TEXT);
   return text;
 }
 

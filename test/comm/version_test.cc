@@ -17,7 +17,7 @@ TEST(Version, SaysWhatTheBuildIsAndWhatEachMissingPackageCosts) {
   EXPECT_TRUE(
       std::regex_match(line, std::regex("\\d+\\.\\d+\\.\\d+, commit ([0-9a-f]{12}|unknown)")))
       << line;
-  for (const char* package : {"UCX", "CUDA", "NCCL", "HWLOC"}) {
+  for (const char* package : {"UCX", "CUDA", "NCCL", "HWLOC", "OPENBLAS"}) {
     std::getline(lines, line);
     const std::regex found_or_cost(package + std::string(" (\\d+\\.\\d+.*|not in this build: .+)"));
     EXPECT_TRUE(std::regex_match(line, found_or_cost)) << line;
