@@ -4,6 +4,8 @@
 #include <cassert>
 #include <thread>
 
+#include "comm/transport/pause.h"
+
 namespace motley {
 namespace {
 
@@ -277,7 +279,10 @@ bool Engine::wait(const Event& event, TimePoint deadline) {
 void Engine::rest(TimePoint until, void (Transport::*asleep)(TimePoint)) {
   constexpr Duration kTooShort = std::chrono::microseconds(100);
   const bool looks = !staging_.empty() && &clock_ == &Clock::real();
-  if (looks && until - clock_.now() < kTooShort) {
+  const Duration left = looks ? until - clock_.now() : Duration::max();
+  if (left <= Duration::zero()) {
+    pause_briefly();
+  } else if (left < kTooShort) {
     std::this_thread::yield();
   } else {
     (transport_.get()->*asleep)(until);

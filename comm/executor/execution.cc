@@ -85,12 +85,16 @@ void Execution::start_pieces() {
 void Execution::start_piece(Lane& lane) {
   lane.at.piece = started_pieces_++;
   lane.head = lane.next = 0;
-  lane.state = buffers_.begin(lane.at) ? State::kCopiesIn : State::kRuns;
+  lane.state = State::kRuns;
+  if (!buffers_.begin(lane.at)) return;
+  lane.state = State::kCopiesIn;
+  copied_.reset();
 }
 
 void Execution::finish_piece(Lane& lane) {
   if (buffers_.finish(lane.at)) {
     lane.state = State::kCopiesOut;
+    copied_.reset();
     return;
   }
   lane.state = State::kIdle;
@@ -100,7 +104,7 @@ void Execution::finish_piece(Lane& lane) {
 void Execution::look_at_copies(TimePoint now) {
   if (staging_ == nullptr || finished()) return;
   try {
-    bool moved = false;
+    bool moved = !copied_;
     if (waits_for_stream_ && lanes_[0].at.slot->copied.done()) {
       waits_for_stream_ = false;
       moved = true;
@@ -129,11 +133,15 @@ bool Execution::look_at_copy(std::size_t index) {
   return true;
 }
 
-// Copies are soon done; the work that the user has put into the stream may take its time.
+// Copies are soon done, most of them sooner than another thread would give the core back; the work
+// that the user has put into the stream may take its time.
 TimePoint Execution::next_look(TimePoint now) const noexcept {
-  if (waits_for_stream_) return motley::next_look(now, copied_);
-  return std::any_of(lanes_.begin(), lanes_.end(), std::mem_fn(&Lane::copies)) ? now
-                                                                               : TimePoint::max();
+  constexpr Duration kAtOnce = std::chrono::microseconds(50);
+  const TimePoint since = copied_.value_or(now);
+  if (waits_for_stream_) return motley::next_look(now, since);
+  if (std::none_of(lanes_.begin(), lanes_.end(), std::mem_fn(&Lane::copies)))
+    return TimePoint::max();
+  return now - since < kAtOnce ? now : now + std::chrono::microseconds(2);
 }
 
 void Execution::release_memory() noexcept {

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class Execution final : public RunningCall {
   void start();
   // Moves on what copies have held up.
   void look_at_copies(TimePoint now);
-  // When to do so again; max() if no copy is awaited.
+  // When to do so again: `now` if without letting others run; max() if no copy is awaited.
   TimePoint next_look(TimePoint now) const noexcept;
   bool finished() const noexcept override {
     return finished_pieces_ == pieces_ || error_.has_value();
@@ -109,7 +110,8 @@ class Execution final : public RunningCall {
   std::uint32_t finished_pieces_ = 0;
   std::vector<Lane> lanes_;
   bool waits_for_stream_ = false;  // whose end the first lane's slot marks
-  TimePoint copied_{};             // when a copy last moved anything on
+  // When a copy last moved anything on; nothing before the first look at copies just begun.
+  std::optional<TimePoint> copied_;
 };
 
 }  // namespace motley

@@ -107,7 +107,7 @@ UcxContext make_ucx_context(const UcxNetwork& network) {
   // (assertion in uct_tcp_iface.c), as when both connections with a peer that died break: no
   // batches.
   set(config, tcp_key("MAX_POLL"), "1");
-  ucp_config_modify(config, "MEMTYPE_CACHE", "n");  // all memory given to UCX is host memory
+  ucp_config_modify(config, "MEMTYPE_CACHE", "n");  // all memory is given to UCX with its type
   ucp_config_modify(config, "WARN_UNUSED_ENV_VARS", "n");
   choose_network(config, network);
   ucp_params_t params{};

@@ -197,8 +197,9 @@ void UcxWorker::Impl::post(int peer, ConstBytes header, ConstBytes data, std::si
   std::memcpy(bytes, header.data(), header.size());
   if (!data.empty()) std::memcpy(bytes + header.size(), data.data(), data.size());
   ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
   param.flags = ahead == 0 ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = &Impl::on_sent;
   param.user_data = &slot;
@@ -289,7 +290,9 @@ void UcxWorker::Impl::fetch(ConstBytes header, void* offer, std::size_t size) {
     slot.size = header.size() + size;
     std::memcpy(slot.bytes.data(), header.data(), header.size());
     ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
     param.cb.recv_am = &Impl::on_fetched;
     param.user_data = &slot;
     void* const request =
