@@ -1,0 +1,46 @@
+#include "comm/request.h"
+
+#include <utility>
+
+#include "comm/executor/engine.h"
+
+namespace motley {
+
+Request::State::~State() { cancel(); }
+
+void Request::State::wait() {
+  if (!done_) engine_->wait(*this);
+  throw_error();
+}
+
+bool Request::State::test() {
+  if (!done_) engine_->poll();
+  if (done_) throw_error();
+  return done_;
+}
+
+void Request::State::cancel() noexcept {
+  if (!done_) engine_->cancel(*this);
+}
+
+void Request::State::throw_error() {
+  if (const auto& error = work().error()) throw *error;
+}
+
+Request::Request() noexcept = default;
+Request::Request(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Request::Request(Request&&) noexcept = default;
+Request& Request::operator=(Request&&) noexcept = default;
+Request::~Request() = default;
+
+void Request::wait() {
+  if (state_) state_->wait();
+}
+
+bool Request::test() { return !state_ || state_->test(); }
+
+void Request::cancel() noexcept {
+  if (state_) state_->cancel();
+}
+
+}  // namespace motley
