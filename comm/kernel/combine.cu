@@ -17,11 +17,10 @@ struct Sources {
   int count;
 };
 
-// The first `kPack` elements of pack i of source s, in the type in which they are combined.
+// The terms of source s, in the type in which they are combined.
 template <Mode kMode, int kPack, class T>
-__device__ Pack<Wide<T>, kPack> wide_pack(const Sources<T>& sources, int s, const Cut& cut,
-                                          std::size_t i) {
-  const auto terms = load_pack<kPack>(sources.at[s] + cut.head, i, cut.packs);
+__device__ Pack<Wide<T>, kPack> widened(const Pack<T, kPack>& terms, const Sources<T>& sources,
+                                        int s) {
   Pack<Wide<T>, kPack> wide;
   for (int k = 0; k < kPack; ++k) {
     wide.x[k] = cast<Wide<T>>(terms.x[k]);
@@ -45,10 +44,17 @@ __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
   for (std::size_t base = std::size_t{blockIdx.x} * kPackThreads; base < cut.packs;
        base += stride) {
     const std::size_t i = base + threadIdx.x;
-    auto sum = wide_pack<kMode, kPack>(sources, 0, cut, i);
+    const auto load = [&](int s) {
+      return load_pack<kPack>(sources.at[s] + cut.head, i, cut.packs);
+    };
+    // The next source is on the way while one is combined.
+    const Pack<T, kPack> first = load(0);
+    Pack<T, kPack> next = sources.count > 1 ? load(1) : first;
+    auto sum = widened<kMode>(first, sources, 0);
     for (int s = 1; s < sources.count; ++s) {
-      const auto next = wide_pack<kMode, kPack>(sources, s, cut, i);
-      for (int k = 0; k < kPack; ++k) sum.x[k] = op(sum.x[k], next.x[k]);
+      const auto wide = widened<kMode>(next, sources, s);
+      if (s + 1 < sources.count) next = load(s + 1);
+      for (int k = 0; k < kPack; ++k) sum.x[k] = op(sum.x[k], wide.x[k]);
     }
     Pack<T, kPack> result;
     for (int k = 0; k < kPack; ++k) result.x[k] = rounded<kMode, T>(sum.x[k], sources.count);
@@ -77,7 +83,7 @@ void combine(View out, std::span<const ConstView> in, std::span<const double> we
     if constexpr (kMode == Mode::kWeighted) sources.weights[s] = static_cast<Wide<T>>(weights[s]);
   }
   const Cut by = cut(out, in, kPackOf<T, T>);
-  launch(combine_kernel<T, Op, kMode>, shape_of(by), stream, out.as<T>().data(), sources, by);
+  launch(combine_kernel<T, Op, kMode>, shape_of(by, 1), stream, out.as<T>().data(), sources, by);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // comm/kernel/cut.h: how kernels cut buffers into packs of elements that are loaded and stored at
 // once.
 //
-// Packs of `out` start at multiples of their size. Where a source lies otherwise ("crooked"), each
-// of its packs lies across two aligned words, which packs.cuh joins. No word reaches beyond the
-// ends of its buffer. Elements before the first pack and behind the last are taken one by one.
+// Packs of `out` begin at a sector of memory. Where a source does not begin at a pack's multiple
+// there ("crooked"), each of its packs lies across two aligned words, which packs.cuh joins. No
+// word reaches beyond the ends of its buffer. Elements before the first pack and behind the last
+// are taken one by one.
 #pragma once
 
 #include <algorithm>
@@ -27,21 +28,25 @@ struct Cut {
   constexpr std::size_t single_at(std::size_t k) const { return k < head ? k : k + packs * pack; }
 };
 
-// Buffers of out.count elements, each at a multiple of its element's size. At most 4 * pack
-// elements are single.
+// What devices read and write at once, at multiples of it.
+inline constexpr std::size_t kSectorBytes = 32;
+
+// Buffers of out.count elements, each at a multiple of its element's size. Fewer elements than two
+// sectors and two packs have are single.
 inline Cut cut(ConstView out, std::span<const ConstView> sources, std::size_t pack) {
-  // Elements between `view` and the start of the word that it lies in.
-  const auto phase = [pack](const ConstView& view) {
+  // Elements between `view` and the multiple of so many that lies before it.
+  const auto phase = [](const ConstView& view, std::size_t multiple) {
     const auto address = reinterpret_cast<std::uintptr_t>(view.data);
     assert(address % size_bytes(view.dtype) == 0);
-    return address / size_bytes(view.dtype) % pack;
+    return address / size_bytes(view.dtype) % multiple;
   };
   const std::size_t n = out.count;
-  std::size_t head = (pack - phase(out)) % pack;
-  const auto crook = [&](const ConstView& in) { return (phase(in) + head) % pack; };
+  const std::size_t sector = kSectorBytes / size_bytes(out.dtype);
+  std::size_t head = (sector - phase(out, sector)) % sector;
+  const auto crook = [&](const ConstView& in) { return (phase(in, pack) + head) % pack; };
   // The first word of a crooked source begins within it, and so does its last one.
   if (std::ranges::any_of(sources, [&](const ConstView& in) { return crook(in) > head; }))
-    head += pack;
+    head += sector;
   if (head >= n) return {n, n, 0, pack};
   std::size_t packs = (n - head) / pack;
   for (const ConstView& in : sources) {

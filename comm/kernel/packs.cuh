@@ -83,29 +83,40 @@ __device__ void store_pack(T* first, std::size_t i, const Pack<T, kCount>& pack)
 }
 
 constexpr int kPackThreads = 256;
-constexpr int kPackBlocks = 6;  // at once on a multiprocessor: at most 40 registers a thread
+constexpr int kPackBlocks = 3;  // at once on a multiprocessor: at most 80 registers a thread
 
-inline LaunchShape shape_of(const Cut& cut) {
-  return {.grid = blocks_for(cut.packs == 0 ? 1 : cut.packs, kPackThreads), .block = kPackThreads};
+// Blocks whose threads take `ahead` packs at once.
+inline LaunchShape shape_of(const Cut& cut, std::size_t ahead) {
+  const std::size_t threads = cut.packs / ahead + 1;
+  return {.grid = blocks_for(threads, kPackThreads), .block = kPackThreads};
 }
 
 // Elements of a pack of which the wider type fills 16 bytes.
 template <class To, class From>
 constexpr int kPackOf = 16 / (sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
 
-// out[i] = function(in[i])
+// out[i] = function(in[i]). A block takes several packs a thread at once, whose loads are on the
+// way together.
+template <class To, class From>
+constexpr int kPacksAhead = kPackOf<To, From> == 16 ? 2 : 4;
+
 template <class To, class From, class Function>
 __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
     map_kernel(To* out, const From* in, Cut cut, Function function) {
   constexpr int kPack = kPackOf<To, From>;
-  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
-  for (std::size_t base = std::size_t{blockIdx.x} * kPackThreads; base < cut.packs;
-       base += stride) {
-    const std::size_t i = base + threadIdx.x;
-    const auto from = load_pack<kPack>(in + cut.head, i, cut.packs);
-    Pack<To, kPack> to;
-    for (int k = 0; k < kPack; ++k) to.x[k] = function(from.x[k]);
-    if (i < cut.packs) store_pack(out + cut.head, i, to);
+  constexpr int kAhead = kPacksAhead<To, From>;
+  constexpr std::size_t kTile = kAhead * kPackThreads;
+  for (std::size_t base = blockIdx.x * kTile; base < cut.packs; base += gridDim.x * kTile) {
+    Pack<From, kPack> from[kAhead];
+    for (int ahead = 0; ahead < kAhead; ++ahead)
+      from[ahead] =
+          load_pack<kPack>(in + cut.head, base + ahead * kPackThreads + threadIdx.x, cut.packs);
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const std::size_t i = base + ahead * kPackThreads + threadIdx.x;
+      Pack<To, kPack> to;
+      for (int k = 0; k < kPack; ++k) to.x[k] = function(from[ahead].x[k]);
+      if (i < cut.packs) store_pack(out + cut.head, i, to);
+    }
   }
   if (blockIdx.x == 0 && threadIdx.x < cut.single()) {
     const std::size_t i = cut.single_at(threadIdx.x);
@@ -118,8 +129,8 @@ template <class To, class From, class Function>
 void map_on_device(View out, ConstView in, Function function, StreamRef stream) {
   if (out.count == 0) return;  // an empty grid is a launch error
   const Cut by = cut(out, {&in, 1}, kPackOf<To, From>);
-  launch(map_kernel<To, From, Function>, shape_of(by), stream, out.as<To>().data(),
-         in.as<const From>().data(), by, function);
+  launch(map_kernel<To, From, Function>, shape_of(by, kPacksAhead<To, From>), stream,
+         out.as<To>().data(), in.as<const From>().data(), by, function);
 }
 
 }  // namespace motley

@@ -1,5 +1,6 @@
 // Device half of rows.h. Memory-bound: reads each row and its index once, and writes it once. A row
-// is copied by as many lanes as it has words, up to a whole block.
+// of up to 32 words is copied by as many lanes, a longer one by a quarter of that, up to a block.
+#include <algorithm>
 #include <bit>
 
 #include "comm/kernel/packs.cuh"
@@ -8,7 +9,8 @@
 namespace motley {
 namespace {
 
-constexpr std::size_t kSectorBytes = 32;
+constexpr int kRowBlocks = 5;  // as kPackBlocks: at most 48 registers a thread
+constexpr int kAhead = 2;      // words of a lane that are on the way together
 
 template <std::size_t kBytes, class Index>
 struct Rows {
@@ -45,7 +47,7 @@ __device__ std::int64_t first_word(const void* out, unsigned lane, unsigned lane
 }
 
 template <std::size_t kBytes, class Index, bool kScatters>
-__global__ void __launch_bounds__(kPackThreads, kPackBlocks) rows_kernel(Rows<kBytes, Index> rows) {
+__global__ void __launch_bounds__(kPackThreads, kRowBlocks) rows_kernel(Rows<kBytes, Index> rows) {
   using W = typename WordOf<kBytes>::type;
   const unsigned lanes = 1u << rows.lane_bits;
   const unsigned lane = threadIdx.x & (lanes - 1);
@@ -58,10 +60,24 @@ __global__ void __launch_bounds__(kPackThreads, kPackBlocks) rows_kernel(Rows<kB
     const auto row = static_cast<std::size_t>(named == kNoRow ? 0 : named);
     W* const out = rows.out + (kScatters ? row : i) * rows.words;
     const W* const in = rows.in + (kScatters ? i : row) * rows.words;
-    for (std::int64_t j = first_word<kBytes>(out, lane, lanes); j < words; j += lanes) {
-      if (j >= 0) out[j] = named == kNoRow ? W{0} : in[j];
+    for (std::int64_t j = first_word<kBytes>(out, lane, lanes); j < words; j += kAhead * lanes) {
+      W ahead[kAhead];
+      for (int k = 0; k < kAhead; ++k) {
+        const std::int64_t at = j + k * static_cast<std::int64_t>(lanes);
+        ahead[k] = named != kNoRow && at >= 0 && at < words ? in[at] : W{0};
+      }
+      for (int k = 0; k < kAhead; ++k) {
+        const std::int64_t at = j + k * static_cast<std::int64_t>(lanes);
+        if (at >= 0 && at < words) out[at] = ahead[k];
+      }
     }
   }
+}
+
+// Lanes for a row: few that are idle, and few warps that each read the index.
+std::size_t lanes_of(std::size_t words) {
+  if (words <= 32) return std::bit_ceil(words);
+  return std::clamp<std::size_t>(std::bit_ceil(words / 4), 32, kPackThreads);
 }
 
 // The most bytes, up to 16, of which all addresses and lengths are multiples.
@@ -77,8 +93,7 @@ void move_rows(const RowMove& move, RowCheck& check, StreamRef stream) {
   using W = typename WordOf<kBytes>::type;
   const std::size_t words = move.columns * size_bytes(move.out.dtype) / kBytes;
   const std::size_t elements = kScatters ? move.out.count : move.in.count;
-  const auto lane_bits =
-      static_cast<unsigned>(std::bit_width(std::min<std::size_t>(words, kPackThreads) - 1));
+  const auto lane_bits = static_cast<unsigned>(std::countr_zero(lanes_of(words)));
   const Rows<kBytes, Index> rows{reinterpret_cast<W*>(move.out.data),
                                  reinterpret_cast<const W*>(move.in.data),
                                  move.index.as<const Index>().data(),

@@ -106,19 +106,23 @@ TYPED_TEST(CombineTypes, GivesTheBitsOfPlainArithmetic) {
   }
 }
 
-TYPED_TEST(CombineTypes, TreatsZerosOfBothSignsNanAndInfinityAsPlainArithmeticDoes) {
-  if constexpr (!std::is_integral_v<TypeParam>) {
-    const float special[] = {0.f,      -0.f,      1.f,    -1.f,    NAN,
-                             INFINITY, -INFINITY, 1e-40f, -1e-40f, 65519.f};
-    std::vector<std::vector<TypeParam>> sources(2);
-    for (const float a : special) {
-      for (const float b : special) {
-        for (int i = 0; i < 3; ++i) sources[0].push_back(static_cast<TypeParam>(a));
-        for (int i = 0; i < 3; ++i) sources[1].push_back(static_cast<TypeParam>(b));
-      }
+// Every pair of zeros of both signs, NaN, infinities, subnormals and others, thrice.
+template <class T>
+std::vector<std::vector<T>> special_pairs() {
+  const float special[] = {0.f,      -0.f,      1.f,    -1.f,    NAN,
+                           INFINITY, -INFINITY, 1e-40f, -1e-40f, 65519.f};
+  std::vector<std::vector<T>> sources(2);
+  for (const float a : special) {
+    for (const float b : special) {
+      for (int i = 0; i < 3; ++i) sources[0].push_back(static_cast<T>(a));
+      for (int i = 0; i < 3; ++i) sources[1].push_back(static_cast<T>(b));
     }
-    check(sources);
   }
+  return sources;
+}
+
+TYPED_TEST(CombineTypes, TreatsZerosOfBothSignsNanAndInfinityAsPlainArithmeticDoes) {
+  if constexpr (!std::is_integral_v<TypeParam>) check(special_pairs<TypeParam>());
 }
 
 // Every 16-bit pattern alone: converted to float and back.
@@ -204,11 +208,19 @@ TYPED_TEST(CombineTypes, GivesTheBitsOfTheCpuOnADevice) {
   }
 }
 
+TYPED_TEST(CombineTypes, TreatsZerosOfBothSignsNanAndInfinityOnADeviceAsOnTheCpu) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  if constexpr (!std::is_integral_v<TypeParam>) {
+    for (const ReduceOp op : kOps)
+      check_on_device(special_pairs<TypeParam>(), op, {0, {0, 0}}, false);
+  }
+}
+
 // More packs than threads: some take several.
 TEST(Combine, GoesRoundLongBuffersOnADevice) {
   if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
   std::mt19937_64 random(13);
-  const std::size_t n = 4 * 2048 * 256 * 5 / 4 + 1;
+  const std::size_t n = 4 * 2048 * 256 + 1001;
   check_on_device<float>({test::random_bits<float>(n, random), test::random_bits<float>(n, random)},
                          ReduceOp::kSum, {1, {2, 1}}, false);
 }

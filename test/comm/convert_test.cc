@@ -88,6 +88,17 @@ TYPED_TEST(ConvertTypes, GivesTheBitsOfTheCpuOnADevice) {
   }
 }
 
+// More packs than a grid takes at once.
+TEST(ConvertLong, BuffersInTurnsOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  const std::size_t n = 4 * 4 * 2048 * 256 + 1001;
+  const Stream stream;
+  test::DeviceArray<float> from(std::vector<float>(n, 3)), to(std::vector<float>(n, 1));
+  convert_on_device(to.view(), from.view(), stream, 0.5);
+  const std::vector<float> values = to.values(stream);
+  EXPECT_EQ(std::ranges::count(values, 1.5f), std::ssize(values));
+}
+
 TYPED_TEST(Convert, RoundsOnADeviceAsOnTheCpu) {
   if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
   std::mt19937_64 random(15);

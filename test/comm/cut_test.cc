@@ -34,16 +34,16 @@ class CutBuffers : public testing::TestWithParam<Case> {};
 TEST_P(CutBuffers, LeavesNothingOutAndStaysInside) {
   const auto [dtype, n] = GetParam();
   const std::size_t pack = 16 / size_bytes(dtype);
-  for (std::size_t to = 0; to < pack; ++to) {
+  for (std::size_t to = 0; to < 2 * pack; ++to) {
     for (std::size_t from = 0; from < pack; ++from) {
       const ConstView out = at_phase(to, n, dtype);
       const ConstView in[] = {at_phase(from, n, dtype), out, at_phase((from + 5) % pack, n, dtype)};
       const Cut by = cut(out, in, pack);
       SCOPED_TRACE(testing::Message() << n << " elements, phases " << to << " and " << from);
       EXPECT_EQ(by.n, n);
-      EXPECT_LE(by.single(), 4 * pack);
-      EXPECT_TRUE(by.packs != 0 || n < 4 * pack);
-      EXPECT_TRUE(by.packs == 0 || (to + by.head) % pack == 0);
+      EXPECT_LT(by.single(), 6 * pack);
+      EXPECT_TRUE(by.packs != 0 || n < 6 * pack);
+      EXPECT_TRUE(by.packs == 0 || (to + by.head) % (2 * pack) == 0);
       for (const ConstView& view : in) expect_words_inside(by, view);
       // Singles, in order, are [0, head) and [head + packs * pack, n).
       for (std::size_t k = 0; k < by.single(); ++k) {
@@ -64,9 +64,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CutBuffers,
 TEST(CutBuffers, KeepsBuffersThatLieAlikeStraight) {
   const ConstView out = at_phase(3, 100, DType::kFloat32), in = at_phase(7, 100, DType::kFloat32);
   const Cut by = cut(out, {&in, 1}, 4);
-  EXPECT_EQ(by.head, 1u);
-  EXPECT_EQ(by.packs, 24u);
-  EXPECT_EQ(by.single(), 4u);
+  EXPECT_EQ(by.head, 5u);
+  EXPECT_EQ(by.packs, 23u);
+  EXPECT_EQ(by.single(), 8u);
 }
 
 // float32 out, bfloat16 in: a pack is four elements, 16 bytes of the one and 8 of the other.
@@ -77,7 +77,7 @@ TEST(CutBuffers, TakesElementsOfTwoSizes) {
     const Cut by = cut(out, {&in, 1}, 4);
     expect_words_inside(by, out);
     expect_words_inside(by, in);
-    EXPECT_GE(by.packs, 247u);
+    EXPECT_GE(by.packs, 245u);
   }
 }
 

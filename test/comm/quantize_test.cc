@@ -93,6 +93,7 @@ TEST_P(Quantize, SaysWhatBecomesOfZerosNanInfinityAndTheSmallest) {
   const Host host = quantized_on_cpu(in, block);
   const std::vector<float> out = there_and_back(in, block);
   EXPECT_EQ(host.scales[0], 0);
+  EXPECT_TRUE(std::isnan(host.scales[1]) && std::isnan(host.scales[2]));
   EXPECT_EQ(host.scales[3], 0x1p-126f);
   for (std::size_t i = 0; i < size; ++i) {
     EXPECT_TRUE(out[i] == 0 && !std::signbit(out[i]));
@@ -147,6 +148,12 @@ TYPED_TEST(QuantizeTypes, GiveTheBitsOfTheCpuOnADevice) {
       for (const std::size_t phase : {0, 1}) check_on_device(in, block, phase);
     }
   }
+}
+
+// More elements than a grid takes at once.
+TEST(QuantizeLong, BuffersInTurnsOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  check_on_device(deviates(4 * 2048 * 256 + 1001, 3), 64, 0);
 }
 
 }  // namespace

@@ -121,6 +121,16 @@ TYPED_TEST(Rows, AreGatheredAndScatteredOnADevice) {
   });
 }
 
+// More rows than a grid has threads: some take several.
+TEST(ManyRows, AreTakenInTurnsOnADevice) {
+  if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  std::mt19937_64 random(18);
+  const std::size_t rows = 2048 * 256 + 1001;
+  check_on_device<std::int16_t, std::int32_t>({rows, 1, 0}, some_rows(rows, random),
+                                              test::random_bits<std::int16_t>(rows, random),
+                                              test::random_bits<std::int16_t>(rows, random));
+}
+
 TEST(RowsOfNothing, AreNoWork) {
   const std::vector<float> in = {1, 2};
   std::vector<float> none;
