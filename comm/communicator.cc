@@ -13,6 +13,7 @@
 #include "comm/control/locator.h"
 #include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
+#include "comm/executor/nccl_groups.h"
 #include "comm/topology.h"
 #include "comm/transport/team.h"
 #include "comm/transport/transport.h"
@@ -44,6 +45,12 @@ struct Communicator::Impl {
         options(options_),
         automatic(options_.algorithm == "auto"),
         world(Group::world(transport->size())),
+        nccl(options,
+             [this](CallKind kind, View data, const Group& group, Duration timeout) {
+               start({.kind = kind, .in = data, .out = data, .op = ReduceOp::kMin},
+                     {.group = &group, .timeout = timeout})
+                   .wait();
+             }),
         engine(std::move(transport), clock_),
         chooser(Topology::uniform(world.size(), engine.transport().link())),
         control(std::move(control_)) {
@@ -111,14 +118,15 @@ struct Communicator::Impl {
     call.weight = call_options.weight;
     check_arguments(call, group.index_of(rank), group.size());
     call.group = &group;
-    call.algorithm = algorithm_of(call, call_options);
     call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
+    call.stream = call_options.stream;
+    if (!goes_over_nccl(call, call_options)) call.algorithm = algorithm_of(call, call_options);
+    if (call.team == nullptr) call.team = engine.transport().team();
     call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
-    call.stream = call_options.stream;
     call.staging_slots = options.staging_slots;
     call.staging_bytes = options.staging_bytes;
-    if (call.algorithm != TeamExecution::kAlgorithm) {
+    if (!TeamExecution::runs(call.algorithm)) {
       call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
       call.topology = &chooser.among(group);
     }
@@ -151,6 +159,19 @@ struct Communicator::Impl {
     if (found != pairs.end()) return found->second;
     return pairs.emplace(std::pair(from, to), Group({from, to}, GroupTag::pair(from, to)))
         .first->second;
+  }
+
+  // Calls on device memory that ask for no schedule go over NCCL, where that runs them. It may have
+  // to connect their group first.
+  bool goes_over_nccl(Call& call, const CallOptions& call_options) {
+    const std::string& asked = call_options.algorithm;
+    const bool any = asked.empty() ? automatic : asked == "auto";
+    if (!any || !call.on_device()) return false;
+    call.team = nccl.team_for(call, world, engine);
+    if (call.team == nullptr) return false;
+    const bool deterministic = call_options.deterministic && reduces(call.kind);
+    call.algorithm = deterministic ? TeamExecution::kDeterministic : TeamExecution::kAlgorithm;
+    return true;
   }
 
   // The family that the call asks for; else the configured one, if this collective has it; else the
@@ -197,6 +218,7 @@ struct Communicator::Impl {
   Options options;
   bool automatic;  // options.algorithm is "auto"
   Group world;
+  NcclGroups nccl;  // whose calls the engine ends
   Engine engine;
   Chooser chooser;
   std::map<std::pair<int, int>, Group> pairs;  // by sender and receiver, one of them this rank
@@ -235,6 +257,8 @@ void Communicator::use_topology(Topology topology) {
   impl_->engine.use_links(topology);
   impl_->chooser = Chooser(std::move(topology));
 }
+
+void Communicator::use_nccl() { impl_->nccl.connect_all(impl_->world, impl_->engine); }
 
 const Recorder& Communicator::recorder() const noexcept { return impl_->engine.recorder(); }
 std::uint64_t Communicator::refused() const noexcept { return impl_->engine.transport().refused(); }

@@ -87,6 +87,11 @@ class Communicator {
   // Replaces it: every rank gives an equal one, while no call is under way. Throws kInvalid if it
   // describes another number of ranks.
   void use_topology(Topology topology);
+  // Lets NCCL run collectives of device memory, as README.md says. Every rank calls it, with the
+  // device current that its buffers will lie on, one that no other rank has, while no call is under
+  // way; join() does so where Options::nccl asks for it.
+  //   errors  kUnavailable, if a rank has no NCCL, driver or device; kTimeout; kPeerLost
+  void use_nccl();
 
   // --- Collectives ------------------------------------------------------------------------------
   // In all of them:

@@ -55,11 +55,14 @@ class Group {
   // Number of the next call in this group. Members make the same calls in the same order, so
   // the number, kept in the value, is the same everywhere.
   std::uint32_t next_call() const noexcept { return calls_++; }
+  // The same, of those on device memory.
+  std::uint32_t next_device_call() const noexcept { return device_calls_++; }
 
  private:
   std::vector<int> ranks_;
   GroupTag tag_;
   mutable std::uint32_t calls_ = 0;
+  mutable std::uint32_t device_calls_ = 0;
 };
 
 }  // namespace motley

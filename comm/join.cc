@@ -150,6 +150,7 @@ Communicator Communicator::join(const Options& options) {
   Communicator comm(std::move(seat.transport), std::move(control), clock, options);
   comm.barrier({.timeout = options.join_timeout}).wait();
   settle_topology(comm, seat.host_of);
+  if (options.nccl != "off") comm.use_nccl();
   return comm;
 }
 

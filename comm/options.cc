@@ -170,6 +170,8 @@ Options Options::from_environment(const Environment& environment) {
   read.integer("MOTLEY_STAGING_BYTES", options.staging_bytes, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_WINDOW", options.ucx_window, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_RENDEZVOUS", options.ucx_rendezvous, -1, std::int64_t{1} << 40);
+  read.choice("MOTLEY_NCCL", options.nccl, {"off", "stable", "all"});
+  read.integer("MOTLEY_NCCL_SCRATCH", options.nccl_scratch, 1 << 16, std::int64_t{1} << 40);
   read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
   (void)PortRange::parse(options.ports);
   check(options, where_to_meet);
@@ -210,6 +212,8 @@ std::string Options::to_text() const {
   line("ucx_window", std::to_string(ucx_window), "MOTLEY_UCX_WINDOW");
   line("ucx_rendezvous", ucx_rendezvous < 0 ? "by link" : std::to_string(ucx_rendezvous),
        "MOTLEY_UCX_RENDEZVOUS");
+  line("nccl", nccl, "MOTLEY_NCCL");
+  line("nccl_scratch", std::to_string(nccl_scratch), "MOTLEY_NCCL_SCRATCH");
   line("log_level", std::to_string(log_level), "MOTLEY_LOG_LEVEL");
   return text;
 }

@@ -72,6 +72,12 @@ struct Options {
   // MOTLEY_UCX_RENDEZVOUS bytes from which messages to other hosts wait until the receiver fetches
   //                       them; -1: as the measured link wants it, if the network fetches by itself
   std::int64_t ucx_rendezvous = -1;
+  // MOTLEY_NCCL           which calls on device memory NCCL runs, each rank having a device of its
+  //                       own: "off", none; "stable", those of all ranks and of groups that are
+  //                       used often; "all", of every group, for jobs whose ranks do not die
+  std::string nccl = "off";
+  // MOTLEY_NCCL_SCRATCH   bytes of device memory for what others send there; the same on all ranks
+  std::size_t nccl_scratch = 32 << 20;
   int log_level = 1;  // MOTLEY_LOG_LEVEL      0 debug, 1 info, 2 warning, 3 error: the least told
   LogSink log;        // who is told; nobody, if empty
 

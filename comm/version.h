@@ -12,7 +12,7 @@ namespace motley {
 //   0.1.0, commit 12a6487c0ffe
 //   UCX 1.13.1
 //   CUDA not in this build: no device code
-//   NCCL not in this build: nothing uses it yet
+//   NCCL not in this build: device memory always goes through the host
 std::string version_text();
 
 }  // namespace motley

@@ -16,6 +16,8 @@
 
 namespace motley {
 
+class Team;
+
 struct Call {
   CallKind kind = CallKind::kBarrier;
   const Group* group = nullptr;  // its members; outlives the call
@@ -32,6 +34,7 @@ struct Call {
   bool deterministic = false;          // the family is an ordered one
   int root = 0;                        // index in the group
   int algorithm = 0;                   // index in the list of families of `kind`
+  Team* team = nullptr;                // that runs it as a whole
   const Topology* topology = nullptr;  // of the group; read while the call starts
   std::size_t segment_bytes = 128 << 10;
   // Of calls on device memory:

@@ -88,7 +88,8 @@ void Engine::notify() noexcept {
 Request Engine::start(Call call) {
   std::unique_ptr<Request::State> state;
   const Token token(*this);
-  if (call.algorithm == TeamExecution::kAlgorithm) {
+  on_devices_ = on_devices_ || call.on_device();
+  if (TeamExecution::runs(call.algorithm)) {
     if (begin_as_team(call, state)) return Request();
   } else {
     set_time(call);
@@ -103,6 +104,8 @@ Request Engine::start(Call call) {
   if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
   if (auto* const execution = state->execution()) {
     if (!execution->finished()) execution->start();
+  } else if (!work.finished()) {
+    state->team()->start();
   }
   if (work.finished()) {
     std::erase(calls_, state.get());
@@ -116,7 +119,7 @@ Request Engine::start(Call call) {
 
 // True if the call is complete already; else it is `state`.
 bool Engine::begin_as_team(Call& call, std::unique_ptr<Request::State>& state) {
-  Team& team = *transport_->team();
+  Team& team = *call.team;
   TeamRun& run = team.begin(TeamExecution::part_of(call));
   if (run.state == TeamRun::State::kDone) {
     team.end(run);
@@ -143,6 +146,11 @@ void Engine::poll() {
 void Engine::use_links(const Topology& topology) {
   const Token token(*this);
   transport_->use_links(topology);
+}
+
+void Engine::alone(const std::function<void()>& work) {
+  const Token token(*this);
+  work();
 }
 
 void Engine::retire_before(const GroupTag& tag) {
@@ -275,10 +283,10 @@ bool Engine::wait(const Event& event, TimePoint deadline) {
   return true;
 }
 
-// The end of a copy wakes nobody, and may be nearer than it takes to fall asleep.
+// The end of work on a device wakes nobody, and may be nearer than it takes to fall asleep.
 void Engine::rest(TimePoint until, void (Transport::*asleep)(TimePoint)) {
   constexpr Duration kTooShort = std::chrono::microseconds(100);
-  const bool looks = !staging_.empty() && &clock_ == &Clock::real();
+  const bool looks = on_devices_ && &clock_ == &Clock::real();
   const Duration left = looks ? until - clock_.now() : Duration::max();
   if (left <= Duration::zero()) {
     pause_briefly();
@@ -343,18 +351,19 @@ void Engine::cancel(Request::State& state) noexcept {
   close(state);
 }
 
-// Until when waiting makes sense: the next deadline, the end of grace for the last loss, or when a
-// copy may be done.
+// Until when waiting makes sense: the next deadline, the end of grace for the last loss, or when
+// work on a device may be done.
 TimePoint Engine::next_deadline() noexcept {
   TimePoint first = TimePoint::max();
   for (Request::State* state : calls_) {
     first = std::min({first, state->work().call().deadline, state->watched_.next});
   }
-  const TimePoint now = lost_.empty() && staging_.empty() ? TimePoint{} : clock_.now();
+  const TimePoint now = lost_.empty() && !on_devices_ ? TimePoint{} : clock_.now();
   for (Request::State* state : calls_) {
-    if (staging_.empty()) break;
-    if (auto* const execution = state->execution())
-      first = std::min(first, execution->next_look(now));
+    if (!on_devices_) break;
+    auto* const execution = state->execution();
+    first = std::min(
+        first, execution != nullptr ? execution->next_look(now) : state->team()->next_look(now));
   }
   for (const auto& [rank, loss] : lost_) {
     if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);

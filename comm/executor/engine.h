@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,8 @@ class Engine {
   bool wait(const Event& event, TimePoint deadline);
   // See Transport::use_links.
   void use_links(const Topology& topology);
+  // Does `work` while nobody makes progress.
+  void alone(const std::function<void()>& work);
   // See Transport::retire_before.
   void retire_before(const GroupTag& tag);
   // Fails the calls of groups that `rank` is in, any thread: future ones at once, those under way
@@ -96,6 +99,7 @@ class Engine {
   Watch watch_;                         // with the token
   Arena arena_;                         // with the token
   std::map<int, Staging> staging_;      // by device; with the token
+  bool on_devices_ = false;             // there were calls on device memory; with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
     std::string why;

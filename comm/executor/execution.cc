@@ -311,14 +311,6 @@ bool Execution::agrees(const Lane& lane, const Step& step, const Tag& tag, std::
   return true;
 }
 
-void Execution::failed(std::uint32_t, const Error& error) {
-  if (error.code() == ErrorCode::kPeerLost && !error.ranks().empty()) {
-    fail_lost(error.ranks().front(), error.what());
-  } else {
-    fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
-  }
-}
-
 std::vector<int> Execution::awaited() const {
   std::vector<int> ranks;
   for (const Lane& lane : lanes_) {

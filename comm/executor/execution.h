@@ -56,7 +56,6 @@ class Execution final : public RunningCall {
 
   void sent(std::uint32_t cookie) override;
   void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) override;
-  void failed(std::uint32_t cookie, const Error& error) override;
 
  private:
   struct Pending {

@@ -11,17 +11,20 @@
 namespace motley {
 namespace {
 
-constexpr std::size_t kKept = 64;  // notices, and calls that have failed
+constexpr std::size_t kKept = 64;        // notices, and calls that have failed
 constexpr std::uint32_t kQuestions = 0;  // the cookie of all of them, which carry nothing
 constexpr std::size_t kMaxBlamed = 64;
-constexpr std::size_t kHead = 2;  // bytes: whether to pass it on, and how many ranks follow
+// Bytes: what it is and whether to pass it on, and how many ranks follow.
+constexpr std::size_t kHead = 2;
+constexpr unsigned kCodes = static_cast<unsigned>(ErrorCode::kIo) + 1;
 
 }  // namespace
 
 std::vector<std::byte> encode(const Notice& notice) {
   const std::size_t blamed = std::min(notice.ranks.size(), kMaxBlamed);
   std::vector<std::byte> out(kHead + 4 * blamed);
-  out[0] = static_cast<std::byte>(notice.pass_on);
+  const unsigned pass_on = notice.pass_on ? 1 : 0;
+  out[0] = static_cast<std::byte>(2 * static_cast<unsigned>(notice.code) + pass_on);
   out[1] = static_cast<std::byte>(blamed);
   if (blamed > 0) std::memcpy(&out[kHead], notice.ranks.data(), 4 * blamed);
   const std::string_view text =
@@ -33,14 +36,16 @@ std::vector<std::byte> encode(const Notice& notice) {
 
 std::optional<Notice> decode_notice(int from, const CallId& call, ConstBytes data) {
   if (data.size() < kHead || data.size() > kMaxNoticeBytes) return std::nullopt;
-  const auto pass_on = std::to_integer<unsigned>(data[0]);
+  const auto head = std::to_integer<unsigned>(data[0]);
   const auto blamed = std::to_integer<std::size_t>(data[1]);
-  if (pass_on > 1 || blamed > kMaxBlamed || data.size() < kHead + 4 * blamed) return std::nullopt;
+  if (head >= 2 * kCodes || blamed > kMaxBlamed || data.size() < kHead + 4 * blamed)
+    return std::nullopt;
   Notice notice{.call = call,
                 .from = from,
                 .ranks = std::vector<int>(blamed),
                 .text = {},
-                .pass_on = pass_on == 1};
+                .pass_on = head % 2 == 1,
+                .code = static_cast<ErrorCode>(head / 2)};
   if (blamed > 0) std::memcpy(notice.ranks.data(), &data[kHead], 4 * blamed);
   const ConstBytes text = data.subspan(kHead + 4 * blamed);
   notice.text.assign(reinterpret_cast<const char*>(text.data()), text.size());

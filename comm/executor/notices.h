@@ -1,5 +1,5 @@
-// comm/executor/notices.h: a rank that finds a disagreement tells the other members of the call,
-// which may never talk to those that it is with.
+// comm/executor/notices.h: a rank that finds a disagreement, or whose part of a call broke, tells
+// the other members of the call, which may never talk to those that it is with.
 //
 // A notice is a small message about a call. It reaches members that run the call, have not begun it
 // or have completed it already; the engine decides what becomes of it.
@@ -23,8 +23,9 @@ struct Notice {
   CallId call;
   int from = -1;           // rank that tells
   std::vector<int> ranks;  // to blame, ascending
-  std::string text;        // both sides' values
+  std::string text;        // both sides' values, or what broke
   bool pass_on = false;    // the receiver shall tell the other members
+  ErrorCode code = ErrorCode::kMismatch;
 };
 
 inline constexpr std::size_t kMaxNoticeBytes = 1024;

@@ -30,6 +30,14 @@ void RunningCall::fail_aborted(const std::string& why) {
   fail(Error(ErrorCode::kAborted, fmt::format("{} was given up: {}.", who(), why)));
 }
 
+void RunningCall::failed(std::uint32_t, const Error& error) {
+  if (error.code() == ErrorCode::kPeerLost && !error.ranks().empty()) {
+    fail_lost(error.ranks().front(), error.what());
+  } else {
+    fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
+  }
+}
+
 void RunningCall::disagreed(int from, const Tag& theirs, const Fingerprint& ours) {
   fail_mismatch(disagreement(id(), transport_.rank(), ours, from, theirs.fingerprint));
 }
@@ -44,15 +52,29 @@ void RunningCall::fail_mismatch(const Notice& notice) {
              notice.ranks));
 }
 
+void RunningCall::fail_for_all(const Error& error) {
+  if (finished()) return;
+  notice_ = Notice{.call = id(),
+                   .from = transport_.rank(),
+                   .ranks = error.ranks(),
+                   .text = error.what(),
+                   .code = error.code()};
+  fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
+}
+
 void RunningCall::fail_told(const Notice& notice) {
   if (finished()) return;
   const bool earlier = notice.call.number != call_.number;
   const std::string of_call = earlier ? fmt::format(" in call #{}", notice.call.number) : "";
-  fail(Error(ErrorCode::kMismatch,
-             fmt::format("{}: rank {} found a disagreement{}: {}. All members must make the same "
-                         "call with the same count, dtype and op.",
-                         who(), notice.from, of_call, notice.text),
-             notice.ranks));
+  const bool disagree = notice.code == ErrorCode::kMismatch;
+  fail(
+      Error(notice.code,
+            fmt::format("{}: rank {} {}{}: {}{}", who(), notice.from,
+                        disagree ? "found a disagreement" : "could not go on", of_call, notice.text,
+                        disagree ? ". All members must make the same call with the same count, "
+                                   "dtype and op."
+                                 : ""),
+            notice.ranks));
   if (!notice.pass_on) return;
   notice_ = notice;
   notice_->pass_on = false;

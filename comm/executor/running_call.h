@@ -33,8 +33,8 @@ class RunningCall : public Sink {
   // Received so far.
   std::uint64_t messages() const noexcept { return messages_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
-  // The disagreement that this rank has found and the others are to be told of, if any; without an
-  // error if it was found too late for this call.
+  // What this rank has found and the others are to be told of, if anything: a disagreement, or what
+  // broke; without an error if it was found too late for this call.
   const std::optional<Notice>& notice() const noexcept { return notice_; }
 
   // The call will not complete. The engine tells the transport, outside its callbacks.
@@ -44,7 +44,10 @@ class RunningCall : public Sink {
   void fail_aborted(const std::string& why);
   void fail_mismatch(const Notice& notice);  // found here
   void fail_told(const Notice& notice);      // found by another rank
+  // The part of this rank broke, so that no other can complete its own.
+  void fail_for_all(const Error& error);
 
+  void failed(std::uint32_t cookie, const Error& error) override;
   void disagreed(int from, const Tag& theirs, const Fingerprint& ours) override;
 
  protected:

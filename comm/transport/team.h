@@ -14,6 +14,7 @@
 #include <span>
 
 #include "comm/clock.h"
+#include "comm/device.h"
 #include "comm/group.h"
 #include "comm/shared_buffer.h"
 #include "comm/transport/transport.h"
@@ -33,6 +34,10 @@ struct TeamCall {
   std::span<const std::size_t> in_counts = {};
   std::span<const std::size_t> out_counts = {};
   double weight = 1;  // of `in`, where the operation is kWeightedSum
+  // Of device memory:
+  bool deterministic = false;  // see CallOptions
+  StreamRef stream{};          // the call comes after what is in it
+  Duration timeout{};
 };
 
 // A call under way.
@@ -59,6 +64,8 @@ class Team {
   virtual bool runs(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
   // What a call that it runs costs, roughly.
   virtual Duration price(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
+  // Whether the team itself finds members that disagree; else the engine compares what they called.
+  virtual bool compares() const noexcept { return true; }
   // Begins a call that it runs.
   virtual TeamRun& begin(const TeamCall& call) = 0;
   // Moves what can be moved without waiting. True if anything was.

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -22,6 +24,12 @@ T element(int x) {
   } else {
     return T(static_cast<float>(x));
   }
+}
+
+template <class T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
 }
 
 // All-reduces of `n` elements by every operation, among three ranks.
