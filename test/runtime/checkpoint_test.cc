@@ -9,10 +9,13 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/format.h"
+#include "runtime/sharding.h"
 #include "test/runtime/checkpoint_cases.h"
 #include "test/support/errors.h"
 #include "test/support/rank_runner.h"
@@ -35,25 +38,35 @@ struct Workers {
 };
 class Resume : public ::testing::TestWithParam<Workers> {};
 
-// The one that goes on from the checkpoint is, after each step, where the one is that never
-// stopped.
+// 24 samples four times and 4 make an epoch: the sixth batch is of the second.
+const GlobalBatchOptions kBatches = {.samples = 100, .batch = 24, .seed = 9};
+
+// Who goes on from the checkpoint is where one is who never stopped, and takes the same batch.
 TEST_P(Resume, GoesOnBitForBitOnAnotherNumberOfWorkers) {
   const Workers workers = GetParam();
   const test::TemporaryFolder folder;
   test::run_ranks(workers.saving, [&](Communicator& comm) {
     Training training(comm.rank(), workers.dtype);
+    GlobalBatches batches(comm.rank(), comm.size(), kBatches);
+    batches.list(training.state);
     Checkpointer checkpoints(folder / "run/checkpoints", comm);
     training.step(5);
+    for (int i = 0; i < 5; ++i) batches.next();
     checkpoints.save(training.state, 5);
     training.step();  // not in what is saved
     checkpoints.wait();
     EXPECT_TRUE(checkpoints.poll());
   });
+  std::mutex mutex;
+  std::multiset<std::int64_t> batch;  // the next, of all workers
   test::run_ranks(workers.loading, [&](Communicator& comm) {
     Training training(comm.rank(), workers.dtype), whole(comm.rank(), workers.dtype);
     whole.step(5);
+    GlobalBatches batches(comm.rank(), comm.size(), kBatches);
+    State state = training.state;
+    batches.list(state);
     Checkpointer checkpoints(folder / "run/checkpoints", comm);
-    const auto loaded = checkpoints.load(training.state);
+    const auto loaded = checkpoints.load(state);
     ASSERT_TRUE(loaded.has_value());
     EXPECT_EQ(loaded->step, 5);
     EXPECT_EQ(loaded->workers, workers.saving);
@@ -71,7 +84,14 @@ TEST_P(Resume, GoesOnBitForBitOnAnotherNumberOfWorkers) {
     training.step(5);
     whole.step(5);
     EXPECT_EQ(training.bytes(true), whole.bytes(true)) << "worker " << comm.rank();
+    const auto samples = batches.next().samples;
+    const std::scoped_lock lock(mutex);
+    batch.insert(samples.begin(), samples.end());
   });
+  GlobalBatches alone(0, 1, kBatches);
+  for (int i = 0; i < 5; ++i) alone.next();
+  const auto samples = alone.next().samples;
+  EXPECT_EQ(batch, std::multiset<std::int64_t>(samples.begin(), samples.end()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Counts, Resume,
