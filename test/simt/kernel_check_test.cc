@@ -14,7 +14,6 @@ using simt::checked;
 using simt::FaultKind;
 using simt::Report;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -94,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{beyond_array, FaultKind::kOutOfBounds, "array_kernel", "index 64"}));
 
 TEST(PlantedFaults, MemoryOfTheHostIsNoDevices) {
-  const Floats data(2 * kPlantedThreads);
+  const Floats data(std::size_t{2} * kPlantedThreads);
   const std::vector<float> host(1);
   const auto run = [&](Planted fault) {
     return checked([&] { touches(data.data(), host.data(), fault); });
@@ -131,7 +130,7 @@ TEST(Checked, FindsNothingInKernelsThatAreRight) {
 
 // 64 floats are 8 sectors where side by side; with a stride of 2, 16 for the same bytes.
 TEST(Costs, CountSectors) {
-  const Floats out(kPlantedThreads), in(kPlantedThreads * 32 + 1);
+  const Floats out(kPlantedThreads), in(std::size_t{32} * kPlantedThreads + 1);
   const auto reads = [&](int offset, int stride) {
     const Report report = checked([&] { strided(out.data(), in.data() + offset, stride); });
     EXPECT_THAT(report.faults, IsEmpty()) << report.text();
@@ -194,7 +193,7 @@ TEST(Costs, CountAnAtomicOfFourFloatsOnce) {
 }
 
 TEST(Costs, CountDivergentBranches) {
-  const Floats data(2 * kPlantedThreads);
+  const Floats data(std::size_t{2} * kPlantedThreads);
   const auto divergent = [&](int lanes) {
     return checked([&] { forked(data.data(), lanes); }).total().divergent_branches;
   };

@@ -14,7 +14,6 @@
 namespace motley::test {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
 
 // [n] elements in device memory.
@@ -79,7 +78,7 @@ TEST_F(SimtOnDevice, LetsTheLastBlockAddWhatTheOthersLeft) {
 }
 
 TEST_F(SimtOnDevice, ExchangesBetweenLanes) {
-  OnDevice<std::int32_t> out(std::vector<std::int32_t>(32 * kRows, -1));
+  OnDevice<std::int32_t> out(std::vector<std::int32_t>(std::size_t{32} * kRows, -1));
   lanes(out.data(), {});
   const std::vector<std::int32_t>& got = out.read();
   const auto expect = [&](Row row, auto&& due) {
@@ -158,7 +157,7 @@ TEST_F(SimtOnDevice, AppliesAtomicsOfEveryThread) {
 }
 
 TEST_F(SimtOnDevice, KnowsItsPlaceInThreeDimensions) {
-  OnDevice<std::int32_t> out(std::vector<std::int32_t>(8 * 6 * 8, -1));
+  OnDevice<std::int32_t> out(std::vector<std::int32_t>(std::size_t{8} * 6 * 8, -1));
   place(out.data(), {});
   std::vector<std::int32_t> due(out.read().size());
   std::iota(due.begin(), due.end(), 0);

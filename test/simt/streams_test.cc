@@ -158,5 +158,20 @@ TEST(StreamsDeathTest, HostCodeThatTouchesForbiddenMemoryDies) {
   emulate({});
 }
 
+TEST(StreamsDeathTest, CopiesThatNobodyWaitedForDieWithTheirPinnedMemory) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto free_too_early = [] {
+    const DeviceBuffer device(16);
+    const Stream stream;
+    {
+      const PinnedBuffer pinned(16);
+      copy(pinned.view(4, DType::kInt32), device.view(4, DType::kInt32), stream);
+    }
+    const PinnedBuffer next(16);
+    synchronize(stream);
+  };
+  EXPECT_DEATH(free_too_early(), "");
+}
+
 }  // namespace
 }  // namespace motley::test

@@ -206,7 +206,7 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   return *this;
 }
 
-// Late work on it is then a segmentation fault: nobody waited for that.
+// Work on it that nobody waited for is then a segmentation fault.
 PinnedBuffer::~PinnedBuffer() {
   if (data_ != nullptr) world().heap.release(data_);
 }

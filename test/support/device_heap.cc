@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cassert>
+#include <cstdlib>
 #include <cstring>
 
 #include "comm/error.h"
@@ -11,7 +12,7 @@ namespace motley::test {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Bytes after each block that nobody may touch.
+// Bytes before and after each block that nobody may touch.
 constexpr std::size_t kGuard = 4 * kPage;
 
 std::size_t mapped_bytes(std::size_t size_bytes) {
@@ -23,9 +24,10 @@ std::size_t mapped_bytes(std::size_t size_bytes) {
 void* DeviceHeap::allocate(std::size_t size_bytes, Kind kind, int device, std::size_t limit) {
   if (used_bytes(kind, device) + size_bytes > limit) return nullptr;
   const std::size_t mapped = mapped_bytes(size_bytes);
-  void* const data =
-      mmap(nullptr, mapped + kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) throw_errno("mapping memory of an emulated device");
+  void* const all = mmap(nullptr, kGuard + mapped + kGuard, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) throw_errno("mapping memory of an emulated device");
+  void* const data = static_cast<std::byte*>(all) + kGuard;
   if (mprotect(data, mapped, PROT_READ | PROT_WRITE) != 0) throw_errno("mprotect");
   std::memset(data, 0xc7, size_bytes);
   const std::lock_guard lock(mutex_);
@@ -44,7 +46,11 @@ DeviceHeap::Block DeviceHeap::release(void* data) {
     block = found->second;
     blocks_.erase(found);
   }
-  munmap(data, mapped_bytes(block.size_bytes) + kGuard);
+  // The addresses stay taken, so that who still uses them is found where it does.
+  if (mmap(data, mapped_bytes(block.size_bytes), PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    std::abort();
+  }
   return block;
 }
 

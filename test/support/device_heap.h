@@ -24,7 +24,7 @@ class DeviceHeap {
   // Filled with a pattern that is no small number in any type. nullptr if the device has `limit`
   // bytes and fewer than these are free.
   void* allocate(std::size_t size_bytes, Kind kind, int device, std::size_t limit);
-  // `data` as allocate() gave it.
+  // `data` as allocate() gave it; its addresses are never used again.
   Block release(void* data);
   // The block whose pages hold `data`; so its end may lie before it.
   std::optional<Block> find(const void* data);

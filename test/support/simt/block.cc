@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <utility>
+
 #include "comm/error.h"
 #include "test/support/simt/observer.h"
 
@@ -161,10 +164,10 @@ void BlockRunner::leave_barrier() {
   at_barrier_ = 0;
 }
 
-void BlockRunner::give_up(const GivenUp& why) {
+void BlockRunner::give_up(GivenUp why) {
   stopped_ = true;
-  given_up_ = why;
-  running = threads_[why.thread->rank].get();
+  given_up_ = std::move(why);
+  running = threads_[given_up_.thread->rank].get();
   for (;;) running->strand.suspend();
 }
 
@@ -190,6 +193,7 @@ GivenUp BlockRunner::why_stuck() const {
         FaultKind::kExchange, &thread, nullptr, thread.place,
         fmt::format("waits for lanes of mask 0x{:08x} that never come:{}", thread.mask, others)};
   }
+  assert(at_barrier != nullptr);
   return {FaultKind::kBarrier, at_barrier, nullptr, at_barrier->place,
           fmt::format("waits at a barrier with {} of {} threads; the others never reach it",
                       at_barrier_, size_)};

@@ -72,8 +72,8 @@ class BlockRunner {
   std::uint64_t exchange(Thread& thread, std::uint32_t mask, Combine combine, std::uint64_t value,
                          std::uint32_t argument, const void* place);
   unsigned barrier(Thread& thread, bool predicate, const void* place);
-  // Ends the block: run() throws.
-  [[noreturn]] void give_up(const GivenUp& why);
+  // Ends the block: run() throws. What lies on the stacks is not destroyed.
+  [[noreturn]] void give_up(GivenUp why);
 
   const Shape& shape() const noexcept { return shape_; }
   uint3 block() const noexcept { return block_; }

@@ -43,7 +43,7 @@ struct Shape {
 };
 
 // As large as the smallest of the devices that we build for allows.
-inline constexpr std::size_t kMostSharedBytes = 163 * 1024;
+inline constexpr std::size_t kMostSharedBytes = std::size_t{163} << 10;
 inline constexpr unsigned kMostThreads = 1024;
 
 // Puts the kernel into the stream, null being the default one. False where a device would refuse

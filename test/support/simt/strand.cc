@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <boost/context/detail/fcontext.hpp>
+#include <cassert>
 
 #include "comm/error.h"
 
@@ -20,6 +21,7 @@ struct Strand::Loop {
     self.caller_ = from.fctx;
     test::arrived(self.inside_, self.outside_);
     for (;;) {
+      assert(self.body_ != nullptr);
       self.body_(self.argument_);
       self.body_ = nullptr;
       self.suspend();

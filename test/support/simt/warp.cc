@@ -18,9 +18,8 @@ void for_each(const Warp& warp, std::uint32_t mask, Body&& body) {
 }
 
 void combine_nothing(const Warp& warp, std::uint32_t mask) {
-  const Thread* first = nullptr;
-  for_each(warp, mask, [&](Thread& lane) { first = &lane; });
-  if (Observer* const observer = first->runner->observer()) observer->warp_met(warp, mask);
+  const Thread& first = *warp[static_cast<unsigned>(std::countr_zero(mask))];
+  if (Observer* const observer = first.runner->observer()) observer->warp_met(warp, mask);
 }
 
 // `argument` is the lane to read from; one that the block does not have gives no small number.
@@ -84,6 +83,22 @@ void combine_reduce(const Warp& warp, std::uint32_t mask) {
   for_each(warp, mask, [&](Thread& lane) { lane.result = all; });
 }
 
+// The lane from which `lane` reads; itself, beyond the ends of its segment.
+int source_of(Shuffle how, int lane, int by, int width) {
+  const int first = lane / width * width;
+  switch (how) {
+    case Shuffle::kFrom:
+      return first + (by & (width - 1));
+    case Shuffle::kUp:
+      return lane - by < first ? lane : lane - by;
+    case Shuffle::kDown:
+      return lane + by >= first + width ? lane : lane + by;
+    case Shuffle::kXor:  // an earlier segment gives its value, too
+      return (lane ^ by) >= first + width ? lane : lane ^ by;
+  }
+  return lane;
+}
+
 std::uint64_t exchange(std::uint32_t mask, Combine combine, std::uint64_t value,
                        std::uint32_t argument, const void* place) {
   Thread& thread = *current();
@@ -99,25 +114,8 @@ std::uint64_t shuffle(Shuffle how, std::uint32_t mask, std::uint64_t value, int 
     thread.runner->give_up({FaultKind::kExchange, &thread, nullptr, place,
                             fmt::format("shuffles with a width of {}", width)});
   }
-  const int lane = static_cast<int>(thread.lane);
-  const int first = lane / width * width;
-  int from = lane;
-  switch (how) {
-    case Shuffle::kFrom:
-      from = first + (by & (width - 1));
-      break;
-    case Shuffle::kUp:
-      from = lane - by < first ? lane : lane - by;
-      break;
-    case Shuffle::kDown:
-      from = lane + by >= first + width ? lane : lane + by;
-      break;
-    case Shuffle::kXor:
-      // As CUDA has it: a later segment of the warp gives nothing, an earlier one gives its value.
-      from = (lane ^ by) >= first + width ? lane : lane ^ by;
-      break;
-  }
-  const auto source = static_cast<unsigned>(from);
+  const auto source =
+      static_cast<unsigned>(source_of(how, static_cast<int>(thread.lane), by, width));
   if ((mask >> source & 1) == 0) {
     thread.runner->give_up(
         {FaultKind::kExchange, &thread, nullptr, place,
