@@ -10,12 +10,15 @@ void RunningCall::fail(const Error& error) {
 
 void RunningCall::fail_timeout(TimePoint now, const Diagnosis& diagnosis) {
   const std::vector<int> ranks = diagnosis.behind.empty() ? awaited() : diagnosis.behind;
+  const std::string others = ranks.empty() ? "what this rank does"
+                                           : fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                                                         fmt::join(ranks, ", "));
   fail(Error(ErrorCode::kTimeout,
              fmt::format("{} timed out after {:.1f} s (allowed {:.1f} s) {}; {} bytes have arrived."
-                         "{} Check rank{} {}, or raise the timeout.",
+                         "{} Check {}, or raise the timeout.",
                          who(), to_seconds(now - call_.started),
                          to_seconds(call_.deadline - call_.started), waiting_text(), bytes_,
-                         diagnosis.text, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")),
+                         diagnosis.text, others),
              ranks));
 }
 
