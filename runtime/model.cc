@@ -10,6 +10,7 @@
 #include "comm/error.h"
 #include "runtime/kernel/gemm.h"
 #include "runtime/layer/layer.h"
+#include "runtime/seed.h"
 
 namespace motley::runtime {
 template <class T>
@@ -50,7 +51,7 @@ Model<T>::Model(const ImageShape& input, const std::vector<LayerOptions>& layers
     places_.push_back(std::move(place));
   }
   parameters_ = std::make_unique<Parameters>(std::move(shapes), dtype_of<T>);
-  std::mt19937_64 random(options.seed);
+  std::mt19937_64 random = make_generator({.seed = options.seed, .purpose = "model"});
   for (Place& place : places_) {
     std::vector<Slot<T>> slots;
     for (const Shape& shape : place.layer->parameters()) {

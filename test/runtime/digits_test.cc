@@ -151,7 +151,7 @@ TEST_P(Digits, AreLearntInFloat) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Classifiers, Digits,
-                         ::testing::Values(Classifier{"mlp", mlp_classifier(10), 20, 1.0},
+                         ::testing::Values(Classifier{"mlp", mlp_classifier(10), 20, 0.7},
                                            Classifier{"convolutional",
                                                       small_convolutional_classifier(10), 10, 0.3}),
                          [](const auto& one) { return one.param.name; });
