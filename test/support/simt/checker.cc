@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "test/support/simt/symbols.h"
@@ -155,6 +156,7 @@ void Checker::block_met(BlockRunner& runner) {
     const Thread& thread = runner.thread(rank);
     if (thread.state == Thread::State::kAtBarrier && there == nullptr) there = &thread;
   }
+  assert(there != nullptr);
   for (unsigned rank = 0; rank < runner.size(); ++rank) {
     const Thread& thread = runner.thread(rank);
     if (thread.state == Thread::State::kReturned) {
