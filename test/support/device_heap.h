@@ -28,7 +28,7 @@ class DeviceHeap {
   Block release(void* data);
   // The block whose pages hold `data`; so its end may lie before it.
   std::optional<Block> find(const void* data);
-  std::vector<Block> all();  // by address
+  std::vector<Block> all();                       // by address
   std::size_t used_bytes(Kind kind, int device);  // device -1: of all
   // Takes all access to device memory from everybody, or gives it back.
   void set_access(bool allowed);
