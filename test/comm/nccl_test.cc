@@ -213,8 +213,8 @@ TEST(NcclDeterministic, CallsGiveTheBitsOfTheHost) {
       with_scratch(64 << 10, "all"));
 }
 
-// More members than kernels combine at once.
-TEST(NcclDeterministic, CallsOfManyRanksGiveTheBitsOfTheHost) {
+// More members than kernels combine at once, and than ThreadSanitizer has memory for.
+TEST(NcclLong, DeterministicCallsOfManyRanksGiveTheBitsOfTheHost) {
   run_nccl_ranks(
       66,
       [](Communicator& comm) {
