@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -79,7 +80,8 @@ int run() {
     });
   }
   threads.emplace_back([&] {
-    flood(store.get("bench/ucx/address/0", Clock::real().now() + seconds(20)), on, stop);
+    const std::string key = fmt::format("{}/ucx/address/0", test::kJoinedAs);
+    flood(store.get(key, Clock::real().now() + seconds(20)), on, stop);
   });
   threads[0].join();
   threads[1].join();

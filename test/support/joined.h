@@ -10,13 +10,16 @@ namespace motley::test {
 
 using TransportFactory = std::unique_ptr<Transport> (*)(const TransportSetup&);
 
+// What the ranks leave in the store begins with this name: "world/ucx/address/0".
+inline constexpr const char* kJoinedAs = "world";
+
 inline Communicator joined(TransportFactory make, int rank, int size, Store& store,
                            const Options& options) {
   Clock& clock = Clock::real();
   return Communicator(make({.rank = rank,
                             .size = size,
                             .store = store,
-                            .name = "world",
+                            .name = kJoinedAs,
                             .clock = clock,
                             .options = options,
                             .deadline = clock.now() + seconds(60)}),
