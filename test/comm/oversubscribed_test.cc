@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <string>
@@ -91,10 +92,14 @@ TEST_P(SharedCore, IsHandedOverWithoutSleeping) {
       ASSERT_EQ(data[0], comm.size());
     };
     call();  // all are there, and say so
-    const long before = sleeps_of(gettid());
-    constexpr int kCalls = 1000;
-    for (int i = 0; i < kCalls; ++i) call();
-    EXPECT_LT(sleeps_of(gettid()) - before, kCalls / 4) << "in " << kCalls << " calls";
+    constexpr int kCalls = 200;
+    long least = kCalls;  // of several rounds: others may want the cores, too
+    for (int round = 0; round < 10; ++round) {
+      const long before = sleeps_of(gettid());
+      for (int i = 0; i < kCalls; ++i) call();
+      least = std::min(least, sleeps_of(gettid()) - before);
+    }
+    EXPECT_LT(least, kCalls / 10) << "in " << kCalls << " calls";
   });
 }
 // 2: both on one core. 3: the third has another to itself.
