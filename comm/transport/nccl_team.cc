@@ -32,10 +32,7 @@ struct NcclRun final : TeamRun {
 class NcclTeam final : public Nccl {
  public:
   explicit NcclTeam(const NcclSetup& setup)
-      : rank_(setup.rank),
-        size_(setup.size),
-        clock_(setup.clock),
-        scratch_(setup.scratch_bytes) {}
+      : rank_(setup.rank), size_(setup.size), clock_(setup.clock), scratch_(setup.scratch_bytes) {}
   ~NcclTeam() override {
     try {
       if (!device_) return;

@@ -152,7 +152,7 @@ class ShmTransport final : public MatchedTransport {
 
   const int rank_;
   const std::size_t payload_bytes_;
-  const std::vector<int> places_;  // by rank: among those joined; -1: not one of them
+  const std::vector<int> places_;   // by rank: among those joined; -1: not one of them
   std::shared_ptr<ShmHeap> own_;    // our memory, inbox and all; buffers from it may outlive us
   std::vector<ShmSegment> others_;  // by rank, without our own
   std::vector<Peer> peers_;         // by place

@@ -290,8 +290,8 @@ void UcxWorker::Impl::fetch(ConstBytes header, void* offer, std::size_t size) {
     slot.size = header.size() + size;
     std::memcpy(slot.bytes.data(), header.data(), header.size());
     ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;
     param.cb.recv_am = &Impl::on_fetched;
     param.user_data = &slot;
