@@ -5,7 +5,7 @@
 
 namespace motley {
 
-// Version and commit in one line, then a line for each optional package (UCX, CUDA, NCCL): its
+// Version and commit in one line, then a line for each optional package (UCX, CUDA and others): its
 // version, or "not in this build" and what is lost without it. What every program's --version
 // prints:
 //
