@@ -3,22 +3,17 @@
 #include <bit>
 #include <cassert>
 
+#include "runtime/numeric/scramble.h"
+
 namespace motley::runtime {
 namespace {
 
 constexpr int kRounds = 6;
 
-// Every bit of the result depends on every bit of `x` (the finalizer of splitmix64).
-constexpr std::uint64_t mix(std::uint64_t x) noexcept {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
-
 }  // namespace
 
 Permutation::Permutation(std::int64_t count, std::uint64_t seed) noexcept
-    : count_(static_cast<std::uint64_t>(count)), seed_(mix(seed + 0x9e3779b97f4a7c15u)) {
+    : count_(static_cast<std::uint64_t>(count)), seed_(scramble(seed)) {
   if (count_ > 2) half_bits_ = (std::bit_width(count_ - 1) + 1) / 2;
 }
 
@@ -30,7 +25,7 @@ std::int64_t Permutation::operator()(std::int64_t position) const noexcept {
     std::uint64_t left = value >> half_bits_, right = value & mask;
     for (int round = 0; round < kRounds; ++round) {
       const std::uint64_t next =
-          left ^ (mix(seed_ + right * kRounds + static_cast<unsigned>(round)) & mask);
+          left ^ (mix_bits(seed_ + right * kRounds + static_cast<unsigned>(round)) & mask);
       left = right;
       right = next;
     }

@@ -1,18 +1,8 @@
 #include "runtime/seed.h"
 
+#include "runtime/numeric/scramble.h"
+
 namespace motley::runtime {
-namespace {
-
-// One step of SplitMix64: G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014, figures 15 and 16. A bijection that mixes all bits into all.
-std::uint64_t scramble(std::uint64_t x) noexcept {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 std::uint64_t mix(const Seed& seed) noexcept {
   std::uint64_t state = scramble(seed.seed);
