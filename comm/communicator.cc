@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "comm/control/locator.h"
 #include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
+#include "comm/executor/known_calls.h"
 #include "comm/executor/nccl_groups.h"
 #include "comm/topology.h"
 #include "comm/transport/team.h"
@@ -22,6 +24,19 @@ namespace motley {
 namespace {
 
 constexpr const char* kOrdered = "ordered";  // the families that reduce in the order of ranks
+
+[[noreturn]] void refuse_device(CallKind kind, const std::string& wanted) {
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("{}: the algorithm {} passes on blocks of host memory only, but a buffer "
+                          "is in device memory. Use auto or direct.",
+                          name(kind), wanted));
+}
+
+// Families that pass on heads of blocks do so in host memory.
+bool runs_on(const Call& call, int family) {
+  return !call.on_device() ||
+         algorithms_of(call.kind)[static_cast<std::size_t>(family)].rest == nullptr;
+}
 
 std::vector<std::size_t> copy_of(std::span<const std::size_t> counts) {
   return {counts.begin(), counts.end()};
@@ -65,6 +80,8 @@ struct Communicator::Impl {
     engine.explain_by(&*locator);
     control->tell_of(&engine.recorder());
     control->on_lost([this](int rank, const std::string& why) { engine.report_lost(rank, why); });
+    control->on_dropped(
+        [this](const GroupTag& tag, int rank) { engine.report_dropped(tag, rank); });
   }
 
   const Group& group_of(const CallOptions& call) const {
@@ -74,7 +91,7 @@ struct Communicator::Impl {
   // Checks what this rank can check alone, numbers the call and starts it.
   Request start(Call&& call, const CallOptions& call_options) {
     const Group& group = group_of(call_options);
-    check_group(call.kind, group);
+    check_group(call.kind, group, engine.transport().rank(), engine.transport().size());
     return start(std::move(call), call_options, group);
   }
 
@@ -113,48 +130,63 @@ struct Communicator::Impl {
     return start(std::move(call), call_options, pair_of(from, to));
   }
 
-  Request start(Call&& call, const CallOptions& call_options, const Group& group) {
-    const int rank = engine.transport().rank();
-    call.weight = call_options.weight;
-    check_arguments(call, group.index_of(rank), group.size());
+  // A call of all ranks without a root. One that is like another before goes the short way.
+  Request start_on_all(Call&& call, const CallOptions& call_options) {
+    if (!is_plain(call_options)) return start(std::move(call), call_options);
+    const auto* const known = known_calls.find(call.kind, call.in, call.out, call.op);
+    if (known == nullptr) return start(std::move(call), call_options);
+    const std::uint32_t number = world.next_call();
+    const TeamCall part{.id = {world.tag(), number},
+                        .fingerprint = known->fingerprint,
+                        .group = &world,
+                        .in = call.in,
+                        .out = call.out};
+    return engine.start(*known->team, part, [&] {
+      complete(call, call_options, world);
+      call.algorithm = known->fingerprint.algorithm;
+      call.team = known->team;
+      call.number = number;
+      return call;
+    });
+  }
+
+  static bool is_plain(const CallOptions& call_options) noexcept {
+    return call_options.group == nullptr && call_options.algorithm.empty() &&
+           !call_options.deterministic && call_options.weight == 1;
+  }
+
+  // All that a call needs, apart from its number and who runs it.
+  void complete(Call& call, const CallOptions& call_options, const Group& group) const {
     call.group = &group;
     call.timeout = call_options.timeout > Duration::zero() ? call_options.timeout : options.timeout;
     call.stream = call_options.stream;
-    if (!goes_over_nccl(call, call_options)) call.algorithm = algorithm_of(call, call_options);
-    if (call.team == nullptr) call.team = engine.transport().team();
-    call.number = group.next_call();
     call.segment_bytes = options.segment_bytes;
     call.staging_slots = options.staging_slots;
     call.staging_bytes = options.staging_bytes;
-    if (!TeamExecution::runs(call.algorithm)) {
-      call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
-      call.topology = &chooser.among(group);
+  }
+
+  Request start(Call&& call, const CallOptions& call_options, const Group& group) {
+    const int rank = engine.transport().rank();
+    group.use_by(rank);
+    call.weight = call_options.weight;
+    check_arguments(call, group.index_of(rank), group.size());
+    complete(call, call_options, group);
+    if (!goes_over_nccl(call, call_options)) call.algorithm = algorithm_of(call, call_options);
+    if (call.team == nullptr) call.team = engine.transport().team();
+    call.number = group.next_call();
+    if (TeamExecution::runs(call.algorithm)) {
+      if (is_plain(call_options) && !call.on_device() && !has_root(call.kind) && !varies(call.kind))
+        known_calls.note(call, TeamExecution::part_of(call).fingerprint);
+      return engine.start(std::move(call));
     }
+    call.deterministic = call.algorithm == find_algorithm(call.kind, kOrdered);
+    const std::lock_guard lock(choosing);
+    call.topology = &chooser.among(group);
     return engine.start(std::move(call));
   }
 
-  void check_group(CallKind kind, const Group& group) {
-    const int rank = engine.transport().rank();
-    const int size = engine.transport().size();
-    if (!group.contains(rank)) {
-      throw Error(ErrorCode::kInvalid,
-                  fmt::format("{}: rank {} is not in the group of {} ranks that it was called on.",
-                              name(kind), rank, group.size()));
-    }
-    if (group.tag().is_pair()) {
-      throw Error(ErrorCode::kInvalid,
-                  fmt::format("{}: the group's id, {:#x}, is one of those of send and recv. Use "
-                              "ids below 2^62.",
-                              name(kind), group.tag().id));
-    }
-    const int last = *std::max_element(group.ranks().begin(), group.ranks().end());
-    if (last < size) return;
-    throw Error(ErrorCode::kInvalid, fmt::format("{}: the group names rank {}, but there are {} "
-                                                 "ranks.",
-                                                 name(kind), last, size));
-  }
-
   const Group& pair_of(int from, int to) {
+    const std::lock_guard lock(choosing);
     const auto found = pairs.find({from, to});
     if (found != pairs.end()) return found->second;
     return pairs.emplace(std::pair(from, to), Group({from, to}, GroupTag::pair(from, to)))
@@ -175,9 +207,8 @@ struct Communicator::Impl {
   }
 
   // The family that the call asks for; else the configured one, if this collective has it; else the
-  // transport's team, if it runs such calls: no schedule is faster than ranks that load from each
-  // other's memory; else the cheapest on the topology. A pure function of what all members
-  // know.
+  // cheapest on the topology, of the transport's team, where it runs such calls, and the families.
+  // A pure function of what all members know.
   int algorithm_of(const Call& call, const CallOptions& call_options) {
     const std::string& asked = call_options.algorithm;
     if (call_options.deterministic && reduces(call.kind)) {
@@ -191,20 +222,27 @@ struct Communicator::Impl {
     if (!any) {
       const std::string& wanted = asked.empty() ? options.algorithm : asked;
       const int found = find_algorithm(call.kind, wanted);
-      if (found >= 0) return found;
+      if (found >= 0 && runs_on(call, found)) return found;
+      if (found >= 0 && !asked.empty()) refuse_device(call.kind, wanted);
       if (!asked.empty()) refuse_algorithm(call.kind, wanted);
     }
     const int members = call.group->size();
     const std::size_t bytes = call.agreed_count() * size_bytes(call.out.dtype);
+    const Choice choice{.kind = call.kind,
+                        .bytes = bytes,
+                        .root = call.root,
+                        .segment_bytes = options.segment_bytes,
+                        .memory = call.on_device() ? Memory::kDevice : Memory::kHost};
     const Team* const team = any ? team_of(call) : nullptr;
-    if (team != nullptr && team->runs(call.kind, bytes, members)) {
+    const auto price = [team](const Choice& what, const Topology& among) {
+      return team->price(what.kind, what.bytes, among);
+    };
+    if (team != nullptr && team->runs(call.kind, bytes, members) &&
+        chooser.takes_whole(choice, members, price)) {
       return TeamExecution::kAlgorithm;
     }
-    return chooser.choose({.kind = call.kind,
-                           .bytes = bytes,
-                           .root = call.root,
-                           .segment_bytes = options.segment_bytes},
-                          *call.group);
+    const std::lock_guard lock(choosing);
+    return chooser.choose(choice, *call.group);
   }
 
   // Who runs such a call as a whole; null: a schedule runs it, which brings device memory through
@@ -220,7 +258,9 @@ struct Communicator::Impl {
   Group world;
   NcclGroups nccl;  // whose calls the engine ends
   Engine engine;
+  std::mutex choosing;  // of chooser and pairs: threads may use different groups at once
   Chooser chooser;
+  KnownCalls known_calls;
   std::map<std::pair<int, int>, Group> pairs;  // by sender and receiver, one of them this rank
   std::optional<Locator> locator;              // not used after the last call
   std::unique_ptr<ControlClient> control;  // ends before the engine, to which it reports the lost
@@ -255,6 +295,7 @@ void Communicator::use_topology(Topology topology) {
                             topology.ranks(), size()));
   }
   impl_->engine.use_links(topology);
+  impl_->known_calls.forget();
   impl_->chooser = Chooser(std::move(topology));
 }
 
@@ -280,7 +321,8 @@ Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& opti
 }
 
 Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& options) {
-  return impl_->start({.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op}, options);
+  return impl_->start_on_all({.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op},
+                             options);
 }
 
 Request Communicator::reduce(ConstView in, View out, ReduceOp op, int root,
@@ -291,11 +333,12 @@ Request Communicator::reduce(ConstView in, View out, ReduceOp op, int root,
 
 Request Communicator::reduce_scatter(ConstView in, View out, ReduceOp op,
                                      const CallOptions& options) {
-  return impl_->start({.kind = CallKind::kReduceScatter, .in = in, .out = out, .op = op}, options);
+  return impl_->start_on_all({.kind = CallKind::kReduceScatter, .in = in, .out = out, .op = op},
+                             options);
 }
 
 Request Communicator::all_gather(ConstView in, View out, const CallOptions& options) {
-  return impl_->start({.kind = CallKind::kAllGather, .in = in, .out = out}, options);
+  return impl_->start_on_all({.kind = CallKind::kAllGather, .in = in, .out = out}, options);
 }
 
 Request Communicator::all_gather_v(ConstView in, const Blocks& out, const CallOptions& options) {
@@ -318,7 +361,7 @@ Request Communicator::broadcast(View data, int root, const CallOptions& options)
 }
 
 Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
-  return impl_->start({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
+  return impl_->start_on_all({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
 }
 
 Request Communicator::all_to_all_v(const ConstBlocks& in, const Blocks& out,
@@ -332,7 +375,7 @@ Request Communicator::all_to_all_v(const ConstBlocks& in, const Blocks& out,
 }
 
 Request Communicator::barrier(const CallOptions& options) {
-  return impl_->start({.kind = CallKind::kBarrier}, options);
+  return impl_->start_on_all({.kind = CallKind::kBarrier}, options);
 }
 
 Request Communicator::send(ConstView data, int to, const CallOptions& options) {

@@ -3,10 +3,11 @@
 //   Communicator comm = Communicator::join(Options::from_environment());
 //   comm.all_reduce(gradients, ReduceOp::kSum).wait();
 //
-// Every member of a group makes the same calls on it in the same order. A communicator may be used
-// from one thread at a time; requests may be waited for from any. No call waits for ever: each has
-// a deadline, and a lost peer, a late peer and a disagreement are three different errors that name
-// the ranks, the call and its number. Results are bitwise equal on all members.
+// Every member of a group makes the same calls on it in the same order. Several threads may use a
+// communicator at once, but one at a time each group and the messages to, and from, each rank;
+// requests may be waited for from any. No call waits for ever: each has a deadline, and a lost
+// peer, a late peer and a disagreement are three different errors that name the ranks, the call and
+// its number. Results are bitwise equal on all members.
 #pragma once
 
 #include <cstddef>

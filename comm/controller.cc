@@ -30,6 +30,13 @@ constexpr int kBatch = 1024;
 // dropped, as a network may do.
 constexpr int kQueued = 4096;
 
+// Another than that of the controller before this one, if there was one; see ControllerConfig.
+std::uint32_t draw_epoch() {
+  std::uint16_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) throw_errno("draw an epoch");
+  return std::max<std::uint32_t>(number, 1);
+}
+
 }  // namespace
 
 std::string make_token() {
@@ -44,7 +51,11 @@ std::string make_token() {
 struct ControllerServer::Impl {
   Impl(const ControllerOptions& options, Clock& clock_)
       : clock(clock_),
-        core({.size = options.size, .token = options.token, .lease = options.lease}, clock_.now()),
+        core({.size = options.size,
+              .token = options.token,
+              .lease = options.lease,
+              .epoch = draw_epoch()},
+             clock_.now()),
         socket(context, zmq::socket_type::router) {
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::ipv6, options.bind.find('[') != std::string::npos);
@@ -142,16 +153,23 @@ struct ControllerServer::Impl {
     for (int i = 0; i < kBatch; ++i) {
       std::vector<zmq::message_t> frames;
       if (!receive_frames(frames)) return;
-      const auto message = frames.size() == 2
-                               ? decode({frames[1].data<std::byte>(), frames[1].size()})
-                               : std::nullopt;
-      if (message) {
-        core.on_message(frames[0].to_string(), *message, clock.now());
+      if (frames.size() == 2) {
+        take(frames[0].to_string(), {frames[1].data<std::byte>(), frames[1].size()});
       } else {
         ++foreign;
       }
       refused = foreign + core.refused();
     }
+  }
+
+  void take(const std::string& from, ConstBytes bytes) {
+    if (const auto message = decode(bytes)) {
+      core.on_message(from, *message, clock.now());
+      return;
+    }
+    ++foreign;
+    // Any message of this version tells one of another that it is none of ours.
+    if (refusal_of(bytes)) send({from, {.type = MessageType::kRefused}});
   }
 
   bool receive_frames(std::vector<zmq::message_t>& frames) {

@@ -5,7 +5,6 @@
 
 #include <cassert>
 #include <string>
-#include <utility>
 
 #include "comm/error.h"
 
@@ -69,8 +68,6 @@ Stream::Stream() {
   handle_ = stream;
 }
 
-Stream::Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-
 Stream::~Stream() {
   if (handle_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(handle_));
 }
@@ -84,8 +81,6 @@ Event::Event() {
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
   handle_ = event;
 }
-
-Event::Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
 
 Event::~Event() {
   if (handle_ != nullptr) cudaEventDestroy(raw_event(handle_));
@@ -116,10 +111,6 @@ DeviceBuffer::DeviceBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
     check(status, fmt::format("allocating {} bytes{}", size_bytes, room()));
 }
 
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
 DeviceBuffer::~DeviceBuffer() {
   if (data_ != nullptr) cudaFree(data_);
 }
@@ -128,16 +119,6 @@ PinnedBuffer::PinnedBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
   if (size_bytes == 0) return;
   check(cudaHostAlloc(&data_, size_bytes, cudaHostAllocPortable),
         fmt::format("allocating {} bytes of pinned memory", size_bytes));
-}
-
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
 }
 
 PinnedBuffer::~PinnedBuffer() {

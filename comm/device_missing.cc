@@ -5,6 +5,7 @@
 #include "comm/kernel/combine.h"
 #include "comm/kernel/reduce.h"
 #include "comm/quantize.h"
+#include "comm/row_sums.h"
 #include "comm/rows.h"
 
 namespace motley {
@@ -25,23 +26,18 @@ DeviceMemory device_memory() { unavailable(); }
 Memory memory_of(const void*) { return Memory::kHost; }
 
 Stream::Stream() { unavailable(); }
-Stream::Stream(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 void synchronize(StreamRef) { unavailable(); }
 
 Event::Event() { unavailable(); }
-Event::Event(Event&&) noexcept = default;
 Event::~Event() = default;
 void Event::record(StreamRef) { unavailable(); }
 bool Event::done() const { unavailable(); }
 void Event::hold(StreamRef) const { unavailable(); }
 
 DeviceBuffer::DeviceBuffer(std::size_t) { unavailable(); }
-DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer::~DeviceBuffer() = default;
 PinnedBuffer::PinnedBuffer(std::size_t) { unavailable(); }
-PinnedBuffer::PinnedBuffer(PinnedBuffer&&) noexcept = default;
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept = default;
 PinnedBuffer::~PinnedBuffer() = default;
 void copy(View, ConstView, StreamRef) { unavailable(); }
 
@@ -56,5 +52,7 @@ void quantize_on_device(const Quantized&, ConstView, StreamRef) { unavailable();
 void dequantize_on_device(View, const Quantized&, StreamRef) { unavailable(); }
 void gather_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
 void scatter_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
+void scatter_add_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
+void add_row_segments_on_device(const RowSegments&, RowCheck&, StreamRef) { unavailable(); }
 
 }  // namespace motley

@@ -46,4 +46,17 @@ int Group::index_of(int rank) const noexcept {
   return it == ranks_.end() ? -1 : static_cast<int>(it - ranks_.begin());
 }
 
+void Group::use_by(int rank) const {
+  int user = user_.rank.load(std::memory_order_relaxed);
+  if (user == rank) return;
+  if (user == -1 && user_.rank.compare_exchange_strong(user, rank, std::memory_order_relaxed))
+    return;
+  if (user == rank) return;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("group: ranks {} and {} are threads that call on one Group value, which "
+                          "counts the calls of one rank. Give each a copy of its own, made before "
+                          "the first call.",
+                          user, rank));
+}
+
 }  // namespace motley

@@ -6,6 +6,7 @@
 //     comm.all_reduce(data, ReduceOp::kSum, {.group = &evens}).wait();
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -52,6 +53,9 @@ class Group {
   bool contains(int rank) const noexcept { return index_of(rank) >= 0; }
   const GroupTag& tag() const noexcept { return tag_; }
 
+  // A value counts the calls of one rank: ranks that are threads need one each. Throws kInvalid if
+  // another rank has called on this one. Copies are nobody's yet.
+  void use_by(int rank) const;
   // Number of the next call in this group. Members make the same calls in the same order, so
   // the number, kept in the value, is the same everywhere.
   std::uint32_t next_call() const noexcept { return calls_++; }
@@ -59,8 +63,20 @@ class Group {
   std::uint32_t next_device_call() const noexcept { return device_calls_++; }
 
  private:
+  // Whose calls are counted, or -1.
+  struct User {
+    std::atomic<int> rank{-1};
+    User() = default;
+    User(const User&) noexcept {}
+    User& operator=(const User&) noexcept {
+      rank.store(-1, std::memory_order_relaxed);
+      return *this;
+    }
+  };
+
   std::vector<int> ranks_;
   GroupTag tag_;
+  mutable User user_;
   mutable std::uint32_t calls_ = 0;
   mutable std::uint32_t device_calls_ = 0;
 };

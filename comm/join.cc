@@ -79,7 +79,8 @@ void watch_other_hosts(TransportSetup& setup, ControlClient& control) {
 std::unique_ptr<Transport> connect(TransportSetup setup, ControlClient& control,
                                    const std::vector<Peer>& peers,
                                    const std::vector<int>& host_of) {
-  const std::string& wanted = setup.options.transport;
+  const bool direct = setup.options.ucx_device == "direct" && setup.options.transport == "auto";
+  const std::string wanted = direct ? "ucx" : setup.options.transport;
   const int hosts = 1 + *std::max_element(host_of.begin(), host_of.end());
   const auto tell = [&](const std::string& how) {
     setup.options.tell(LogLevel::kInfo, fmt::format("rank {} of {}: {} hosts, joined by {}",

@@ -128,6 +128,11 @@ void check(const Options& options, const std::string& where_to_meet) {
                     "at least twice as long, or a rank in good health counts as dead.",
                     to_seconds(options.lease), to_seconds(options.heartbeat)));
   }
+  if (options.ucx_device == "direct" && options.transport == "shm") {
+    throw Error(ErrorCode::kInvalid,
+                "options: MOTLEY_UCX_DEVICE is \"direct\", but MOTLEY_TRANSPORT \"shm\", without "
+                "UCX. Use MOTLEY_TRANSPORT=ucx.");
+  }
   if (options.size > 1 && options.controller.empty()) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("options: MOTLEY_SIZE is {}, but MOTLEY_CONTROLLER is not set. {}",
@@ -170,6 +175,7 @@ Options Options::from_environment(const Environment& environment) {
   read.integer("MOTLEY_STAGING_BYTES", options.staging_bytes, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_WINDOW", options.ucx_window, 0, std::int64_t{1} << 40);
   read.integer("MOTLEY_UCX_RENDEZVOUS", options.ucx_rendezvous, -1, std::int64_t{1} << 40);
+  read.choice("MOTLEY_UCX_DEVICE", options.ucx_device, {"auto", "direct", "staged"});
   read.choice("MOTLEY_NCCL", options.nccl, {"off", "stable", "all"});
   read.integer("MOTLEY_NCCL_SCRATCH", options.nccl_scratch, 1 << 16, std::int64_t{1} << 40);
   read.integer("MOTLEY_LOG_LEVEL", options.log_level, 0, 3);
@@ -212,6 +218,7 @@ std::string Options::to_text() const {
   line("ucx_window", std::to_string(ucx_window), "MOTLEY_UCX_WINDOW");
   line("ucx_rendezvous", ucx_rendezvous < 0 ? "by link" : std::to_string(ucx_rendezvous),
        "MOTLEY_UCX_RENDEZVOUS");
+  line("ucx_device", ucx_device, "MOTLEY_UCX_DEVICE");
   line("nccl", nccl, "MOTLEY_NCCL");
   line("nccl_scratch", std::to_string(nccl_scratch), "MOTLEY_NCCL_SCRATCH");
   line("log_level", std::to_string(log_level), "MOTLEY_LOG_LEVEL");

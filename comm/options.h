@@ -72,6 +72,10 @@ struct Options {
   // MOTLEY_UCX_RENDEZVOUS bytes from which messages to other hosts wait until the receiver fetches
   //                       them; -1: as the measured link wants it, if the network fetches by itself
   std::int64_t ucx_rendezvous = -1;
+  // MOTLEY_UCX_DEVICE     "direct": UCX itself moves device memory, within hosts, too; "staged": it
+  //                       goes through the host; "auto": direct where all messages go over UCX and
+  //                       all ranks' UCX know CUDA memory
+  std::string ucx_device = "auto";
   // MOTLEY_NCCL           which calls on device memory NCCL runs, each rank having a device of its
   //                       own: "off", none; "stable", those of all ranks and of groups that are
   //                       used often; "all", of every group, for jobs whose ranks do not die

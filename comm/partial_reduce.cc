@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/communicator.h"
-#include "comm/control/client.h"
 #include "comm/error.h"
 #include "comm/executor/arguments.h"
 #include "comm/executor/engine.h"
+#include "comm/executor/partial_reducer.h"
+#include "comm/group/sketch.h"
 
 namespace motley {
 namespace {
@@ -20,159 +21,249 @@ namespace {
 // What withdraw() and the destructor wait for an answer at most; the controller acts on the message
 // all the same.
 constexpr Duration kLastWords = seconds(1);
-
-// Host copies of a model on a device, of the device that is current when it is made.
-struct PinnedModel {
-  explicit PinnedModel(std::size_t bytes) : own(bytes), average(bytes) {}
-
-  PinnedBuffer own;
-  PinnedBuffer average;
-  Stream copies;
-  Event done;
-};
+constexpr Duration kLookForController = seconds(0.01);
 
 }  // namespace
 
-struct PartialReducer::Impl {
-  Impl(Communicator& comm_, const PartialOptions& options_)
-      : comm(comm_), control(comm_.control()), options(options_) {
-    if (options.timeout <= Duration::zero()) options.timeout = comm.options().timeout;
-    if (comm.size() == 1) return;
-    if (options.group_size < 2 || options.group_size > comm.size()) {
-      throw Error(
-          ErrorCode::kInvalid,
-          fmt::format("partial_reduce: group_size is {}, but there are {} ranks. Use 2 to {}.",
-                      options.group_size, comm.size(), comm.size()));
-    }
-    if (control == nullptr) {
-      throw Error(
-          ErrorCode::kInvalid,
-          fmt::format("partial_reduce: the communicator of {} ranks has no controller to form "
-                      "groups. Join with Options::controller set.",
-                      comm.size()));
-    }
+PartialReducer::Impl::Impl(Communicator& comm_, const PartialOptions& options_)
+    : comm(comm_),
+      control(comm_.control()),
+      options(options_),
+      copies(comm_),
+      group_average(comm_),
+      lossy_average(comm_, options_.payload),
+      pieces(comm_, options_.piece_bytes),
+      usual_patience(options_.least_patience) {
+  if (options.timeout <= Duration::zero()) options.timeout = comm.options().timeout;
+  check(options.weighting);
+  if (comm.size() == 1) return;
+  if (options.group_size != 0 && (options.group_size < 2 || options.group_size > comm.size())) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("partial_reduce: group_size is {}, but there are {} ranks. Use 2 to "
+                            "{}, or 0 to have it adapted.",
+                            options.group_size, comm.size(), comm.size()));
   }
-
-  PartialResult average(View data, std::int64_t step, StreamRef stream);
-  GroupOutcome run_group(const Group& group, ConstView own, View average, TimePoint deadline);
-  ConstView bring(View data, StreamRef stream, TimePoint deadline);
-  View shadow_of(View data);
-  void commit(View data, ConstView average);
-  void withdraw() noexcept;
-  void leave(Duration patience);
-
-  Communicator& comm;
-  ControlClient* control;  // null with one rank
-  PartialOptions options;
-  // The average, until the group commits it; kept for the next call. Of data on a device both this
-  // and what this rank has are pinned copies: the model itself is written by the commit only.
-  std::vector<std::byte> shadow;
-  std::optional<PinnedModel> pinned;
-  bool left = false;
-};
-
-PartialResult PartialReducer::Impl::average(View data, std::int64_t step, StreamRef stream) {
-  if (left) {
+  if (options.largest_group != 0 && options.largest_group < options.group_size) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("partial_reduce: largest_group is {}, but group_size {}. Use 0, or no "
+                            "less than group_size.",
+                            options.largest_group, options.group_size));
+  }
+  if (!(options.linger >= 0 && options.linger <= 1)) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("partial_reduce: linger is {} steps. Use 0 to 1.", options.linger));
+  }
+  if (options.payload != Payload::kExact && options.weighting.damped) {
+    throw Error(ErrorCode::kInvalid,
+                "partial_reduce: damped weights give each member another average, which cannot be "
+                "sent in short numbers. Use Payload::kExact, or weights that are not damped.");
+  }
+  if (control == nullptr) {
     throw Error(
         ErrorCode::kInvalid,
-        fmt::format("partial_reduce: rank {} calls average at step {} after leave. Make another "
-                    "PartialReducer to come back.",
-                    comm.rank(), step));
+        fmt::format("partial_reduce: the communicator of {} ranks has no controller to form "
+                    "groups. Join with Options::controller set.",
+                    comm.size()));
+  }
+}
+
+PartialResult PartialReducer::Impl::average(View data, std::int64_t step, StreamRef stream,
+                                            Part part, std::optional<Begun> begun_before) {
+  check_left(step);
+  if (begun) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("partial_reduce: step {} was begun. Call finish().", begun->step));
+  }
+  if (options.payload != Payload::kExact && data.dtype != DType::kFloat32) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("partial_reduce: models of {} cannot be sent in short numbers. Use "
+                            "Payload::kExact, or float32.",
+                            name(data.dtype)));
   }
   if (data.memory == Memory::kDevice) check_memory("partial_reduce", {{"data", data}});
-  PartialResult result{.group = {comm.rank()}};
+  PartialResult result{.group = {comm.rank()}, .weights = {1}, .version = step};
   if (comm.size() == 1) return result;
   const TimePoint start = comm.clock().now();
   const TimePoint deadline = start + options.timeout;
-  const ConstView own = bring(data, stream, deadline);
-  const View average = shadow_of(data);
-  TimePoint formed = start;
+  take_announcement(step, start);
+  const ConstView own = copies.bring(data, stream, deadline, last_average);
+  ReadyNote note = look_at(own, step);
+  result.was_not_finite = !note.gives && part == Part::kGives;
+  note.gives = note.gives && part == Part::kGives;
+  result.version = note.version;
+  if (in_pieces()) {
+    if (!begun_before) pieces.begin(own);
+    pieces.ready_all();
+  }
   try {
-    GroupOutcome outcome = control->ready(step, options.group_size, deadline);
-    formed = comm.clock().now();
-    while (outcome.kind == GroupOutcome::kGroup) {
-      const Group group(outcome.members, outcome.tag);
-      result.attempts = static_cast<int>(outcome.tag.attempt) + 1;
-      outcome = run_group(group, own, average, deadline);
-      if (outcome.kind == GroupOutcome::kCommit) {
-        commit(data, average);
-        result.group = group.ranks();
-        break;
-      }
-      formed = comm.clock().now();
-      if (outcome.kind == GroupOutcome::kSolo) ++result.attempts;
-    }
+    GroupOutcome outcome = begun_before && begun_before->outcome
+                               ? std::move(*begun_before->outcome)
+                               : wait_for_group(step, note, deadline);
+    result.waiting = comm.clock().now() - start;
+    result.controller_away = outcome.kind == GroupOutcome::kAway;
+    run(std::move(outcome), note, data, own, deadline, result);
   } catch (const Error&) {
+    pieces.cancel();
     withdraw();  // whatever the controller still has in mind for this step, we have no part in it
     throw;
   }
-  result.waiting = formed - start;
-  result.averaging = comm.clock().now() - formed;
+  version = result.version;
+  last_step = step;
+  last_sketch = result.solo() ? note.sketch : sketch_of(last_average);
+  result.averaging = comm.clock().now() - start - result.waiting;
   return result;
 }
 
-// What this rank has, in host memory, and where the average is to go there.
-ConstView PartialReducer::Impl::bring(View data, StreamRef stream, TimePoint deadline) {
-  if (data.memory == Memory::kHost) return data;
-  if (!pinned || pinned->own.size_bytes() < data.size_bytes()) pinned.emplace(data.size_bytes());
-  const View own = pinned->own.view(data.count, data.dtype);
-  const auto wait = [&](const char* what) {
-    if (comm.engine().wait(pinned->done, deadline)) return;
-    throw Error(
-        ErrorCode::kTimeout,
-        fmt::format("partial_reduce: rank {} waited {:.1f} s for {} on the device. Raise the "
-                    "timeout, or look at what the device does.",
-                    comm.rank(), to_seconds(options.timeout), what));
-  };
-  pinned->done.record(stream);
-  wait("the work in its stream");
-  motley::copy(own, data, pinned->copies);
-  pinned->done.record(pinned->copies);
-  wait("a copy of the model");
-  return own;
+void PartialReducer::Impl::check_left(std::int64_t step) const {
+  if (!left) return;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("partial_reduce: rank {} calls average at step {} after leave. Make "
+                          "another PartialReducer to come back.",
+                          comm.rank(), step));
 }
 
-View PartialReducer::Impl::shadow_of(View data) {
-  if (data.memory == Memory::kDevice) return pinned->average.view(data.count, data.dtype);
-  if (shadow.size() < data.size_bytes()) shadow.resize(data.size_bytes());
-  return {shadow.data(), data.count, data.dtype};
+// The controller is told what it was told last; what is true by then, it learns in average().
+void PartialReducer::Impl::announce(std::int64_t step, Duration eta) {
+  check_left(step);
+  if (comm.size() == 1) return;
+  announcement = {step, comm.clock().now()};
+  if (eta <= Duration::zero()) eta = usual_eta;
+  if (eta <= Duration::zero()) return;
+  ReadyNote note = last_note;
+  note.grouping = grouping();
+  note.version = version_at(step);
+  note.gives = true;
+  note.eta = eta;
+  control->announce(step, note);
 }
 
-// The other members may have gone on with the average: what is left to do is this rank's own.
-void PartialReducer::Impl::commit(View data, ConstView average) {
-  if (data.count == 0) return;
-  if (data.memory == Memory::kHost) {
-    std::memcpy(data.data, average.data, data.size_bytes());
-    return;
+void PartialReducer::Impl::take_announcement(std::int64_t step, TimePoint now) {
+  const auto made = std::exchange(announcement, std::nullopt);
+  if (!made || made->step != step) return;
+  const Duration took = std::max(now - made->at, Duration(1));
+  usual_eta = usual_eta == Duration{} ? took : (3 * usual_eta + took) / 4;
+}
+
+// Half of the time left at most, so that there is time for another attempt, and in the end an end.
+Duration PartialReducer::Impl::patience_for(const GroupOutcome& outcome, TimePoint deadline) const {
+  const Duration most = (deadline - comm.clock().now()) / 2;
+  const auto usual = usual_patience.limit(outcome.members.size(), outcome.tag.attempt);
+  if (outcome.kind != GroupOutcome::kGroup || !usual) return most;
+  return std::min(most, outcome.note.begins + *usual);
+}
+
+// Hands the last average on first, if others need it. A controller that is away costs a few local
+// steps nothing; then it is waited for.
+GroupOutcome PartialReducer::Impl::wait_for_group(std::int64_t step, const ReadyNote& note,
+                                                  TimePoint deadline) {
+  while (true) {
+    GroupOutcome outcome = control->ready(step, note, deadline);
+    if (outcome.kind == GroupOutcome::kHeal) {
+      hand_on(outcome, deadline);
+      continue;
+    }
+    if (outcome.kind != GroupOutcome::kAway) {
+      steps_away = 0;
+      return outcome;
+    }
+    if (steps_away < options.local_steps) {
+      ++steps_away;
+      return outcome;
+    }
+    if (comm.clock().now() >= deadline) {
+      throw Error(
+          ErrorCode::kPeerLost,
+          fmt::format("partial_reduce: rank {} has made {} steps on its own and waited {:.1f} "
+                      "s for the controller at {}. Start it again at this address.",
+                      comm.rank(), steps_away, to_seconds(options.timeout), control->controller()));
+    }
+    comm.clock().sleep_until(std::min(deadline, comm.clock().now() + kLookForController));
   }
-  motley::copy(data, average, pinned->copies);
-  pinned->done.record(pinned->copies);
-  if (comm.engine().wait(pinned->done, comm.clock().now() + options.timeout)) return;
-  throw Error(ErrorCode::kIo,
-              fmt::format("partial_reduce: the device of rank {} has not taken the average of {} "
-                          "bytes within {:.1f} s. Restart the rank: the model is undefined.",
-                          comm.rank(), data.size_bytes(), to_seconds(options.timeout)));
 }
 
-// Averages into the shadow and tells the controller how it went; returns what comes next.
-GroupOutcome PartialReducer::Impl::run_group(const Group& group, ConstView own, View average,
-                                             TimePoint deadline) {
-  comm.engine().retire_before(group.tag());
-  // Half of the time left, so that there is time for another attempt, and in the end an end.
-  const Duration patience = (deadline - comm.clock().now()) / 2;
-  int suspect = -1;
+// Averages until an attempt is complete, or this rank is alone. The controller is told how each
+// went; what comes next is in its answer.
+GroupOutcome PartialReducer::Impl::run(GroupOutcome outcome, const ReadyNote& note, View data,
+                                       ConstView own, TimePoint deadline, PartialResult& result) {
+  while (outcome.kind == GroupOutcome::kGroup || outcome.kind == GroupOutcome::kHeal) {
+    const Group group(outcome.members, outcome.tag);
+    comm.engine().retire_before(group.tag());
+    result.attempts = static_cast<int>(outcome.tag.attempt) + 1;
+    const Duration most = patience_for(outcome, deadline);
+    const View average = copies.shadow_of(data);
+    const auto give_up = [&](ErrorCode code, int suspect) {
+      if (auto other = control->replaced(group.tag(), deadline)) return std::move(*other);
+      GroupOutcome next =
+          control->fail(group.tag(), group.ranks(), {code, suspect}, note, deadline);
+      if (next.kind == GroupOutcome::kSolo) ++result.attempts;
+      return next;
+    };
+    try {
+      if (outcome.kind == GroupOutcome::kHeal) {
+        comm.broadcast(average, outcome.note.donor,
+                       {.group = &group, .timeout = std::max(most, Duration(1))})
+            .wait();
+      } else if (!average_once(group, outcome, note.gives, own, average, most)) {
+        outcome = give_up(ErrorCode::kInvalid, -1);
+        continue;
+      } else if (auto other = control->replaced(group.tag(), deadline)) {
+        outcome = std::move(*other);
+        continue;
+      }
+    } catch (const Error& error) {
+      const bool may_recover =
+          error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+      const bool in_time = deadline - comm.clock().now() >= options.timeout / 64;
+      if (!may_recover || !in_time) throw;
+      outcome = give_up(error.code(), error.ranks().empty() ? -1 : error.ranks().front());
+      continue;
+    }
+    if (options.payload != Payload::kExact) lossy_average.commit();
+    copies.commit(data, average, options.timeout);
+    last_average = average;
+    control->done(group.tag(), group.ranks());
+    result.group = group.ranks();
+    if (outcome.kind == GroupOutcome::kGroup) result.weights = std::move(outcome.note.weights);
+    result.version = std::max(outcome.note.version, note.version);
+    result.staleness = result.version - note.version;
+    result.healed = outcome.kind == GroupOutcome::kHeal;
+    break;
+  }
+  return outcome;
+}
+
+// Members of the last group that have not completed it take what this rank kept of it. Whether that
+// succeeds is for them to say: this rank still has it.
+void PartialReducer::Impl::hand_on(const GroupOutcome& outcome, TimePoint deadline) noexcept {
+  const Group group(outcome.members, outcome.tag);
   try {
-    comm.all_reduce(own, average, ReduceOp::kAverage,
-                    {.group = &group, .timeout = std::max(patience, Duration(1))})
+    const Duration patience = (deadline - comm.clock().now()) / 4;
+    comm.broadcast(last_average, outcome.note.donor,
+                   {.group = &group, .timeout = std::max(patience, Duration(1))})
         .wait();
-  } catch (const Error& error) {
-    const bool may_recover =
-        error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
-    if (!may_recover || patience < options.timeout / 64) throw;
-    suspect = error.ranks().empty() ? -1 : error.ranks().front();
-    return control->fail(group.tag(), suspect, deadline);
+  } catch (const std::exception&) {
+    // As above.
   }
-  return control->done(group.tag(), deadline);
+  control->done(group.tag(), group.ranks());
+}
+
+// What the controller is told of the model. A version grows with the steps that the rank makes.
+ReadyNote PartialReducer::Impl::look_at(ConstView own, std::int64_t step) {
+  ReadyNote note{.grouping = grouping(),
+                 .version = version_at(step),
+                 .gives = all_finite(own),
+                 .sketch = sketch_of(own)};
+  if (version) note.moved = static_cast<float>(std::sqrt(distance2(note.sketch, last_sketch)));
+  last_note = note;
+  return note;
+}
+
+Grouping PartialReducer::Impl::grouping() const {
+  return {.group_size = options.group_size,
+          .largest_group = options.largest_group,
+          .linger = options.linger,
+          .guard = options.guard,
+          .weighting = options.weighting};
 }
 
 void PartialReducer::Impl::withdraw() noexcept {
@@ -185,7 +276,14 @@ void PartialReducer::Impl::withdraw() noexcept {
 
 void PartialReducer::Impl::leave(Duration patience) {
   if (std::exchange(left, true) || control == nullptr) return;
-  control->leave(comm.clock().now() + patience);
+  pieces.cancel();  // of a step that was begun
+  begun.reset();
+  const TimePoint deadline = comm.clock().now() + patience;
+  while (true) {
+    const GroupOutcome outcome = control->leave(deadline);
+    if (outcome.kind != GroupOutcome::kHeal) return;
+    hand_on(outcome, deadline);
+  }
 }
 
 PartialReducer::PartialReducer(Communicator& comm, const PartialOptions& options)
@@ -203,7 +301,23 @@ PartialReducer::~PartialReducer() {
 }
 
 PartialResult PartialReducer::average(View data, std::int64_t step, StreamRef stream) {
-  return impl_->average(data, step, stream);
+  return impl_->average(data, step, stream, Impl::Part::kGives);
+}
+
+PartialResult PartialReducer::join(View data, std::int64_t step, StreamRef stream) {
+  return impl_->average(data, step, stream, Impl::Part::kTakes);
+}
+
+void PartialReducer::begin(View data, std::int64_t step, Duration eta) {
+  impl_->begin(data, step, eta);
+}
+void PartialReducer::ready(std::size_t first, std::size_t count) { impl_->ready(first, count); }
+PartialResult PartialReducer::finish() { return impl_->finish(); }
+
+void PartialReducer::announce(std::int64_t step, Duration eta) { impl_->announce(step, eta); }
+
+void PartialReducer::cancel_announcement() {
+  if (std::exchange(impl_->announcement, std::nullopt)) impl_->withdraw();
 }
 
 void PartialReducer::leave() { impl_->leave(impl_->options.timeout); }

@@ -1,5 +1,7 @@
 #include "comm/request.h"
 
+#include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "comm/executor/engine.h"
@@ -41,6 +43,20 @@ bool Request::test() { return !state_ || state_->test(); }
 
 void Request::cancel() noexcept {
   if (state_) state_->cancel();
+}
+
+std::size_t wait_any(std::span<Request> requests) {
+  assert(!requests.empty());
+  const auto first = [&requests] {
+    return static_cast<std::size_t>(
+        std::find_if(requests.begin(), requests.end(),
+                     [](const Request& each) { return !each.state_ || each.state_->done(); }) -
+        requests.begin());
+  };
+  if (first() == requests.size()) {
+    requests.front().state_->engine().wait_until([&] { return first() < requests.size(); });
+  }
+  return first();
 }
 
 }  // namespace motley

@@ -1,7 +1,9 @@
 // comm/request.h: completion of one asynchronous call.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 
 namespace motley {
 
@@ -23,11 +25,18 @@ class Request {
   // True once complete; makes progress unless another thread is at it, never blocks. Throws as
   // wait() does.
   bool test();
-  // Gives the call up. Idempotent.
+  // Gives the call up, from any thread: who waits for it gets kAborted. Idempotent.
   void cancel() noexcept;
 
  private:
+  friend std::size_t wait_any(std::span<Request> requests);
+
   std::unique_ptr<State> state_;
 };
+
+// Returns the place of one that is over, complete or failed, as its wait() then tells: the first
+// such, as soon as there is one. At least one request, all of one communicator. Sleeps meanwhile
+// without looking around first: for threads that listen to many and mostly hear nothing.
+std::size_t wait_any(std::span<Request> requests);
 
 }  // namespace motley

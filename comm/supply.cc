@@ -58,7 +58,7 @@ struct Supply::Impl {
                                 .value = encode_ranges({counted.ranges(), holds})});
     counted = {};
     left = answer.number;
-    const auto lists = decode_ranges(answer.value, 1, options.count);
+    const auto lists = decode_ranges(answer.value, 2, options.count);
     if (!lists.empty()) return lists.front();
     throw Error(ErrorCode::kAborted,
                 fmt::format("supply \"{}\": the controller's answer cannot be read. Run the same "

@@ -10,7 +10,10 @@
 // Ranks take what they are fast enough for; one that comes later just begins to take. What a rank
 // holds when it leaves, ends or dies goes to others. Numbers are handed out in ascending order,
 // what was given back first. The controller keeps the list; a rank asks it once for many numbers,
-// for fewer towards the end, so that nobody waits long for the last.
+// for fewer towards the end, so that nobody waits long for the last. Should the controller die, the
+// one in its place hears from the ranks how far they were; what a rank that died with it had
+// counted since any other asked is handed out again, as is that of one that does not come back in
+// time.
 #pragma once
 
 #include <cstdint>

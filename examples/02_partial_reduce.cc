@@ -5,7 +5,9 @@
 //   ./02_partial_reduce                                   ranks are four threads
 //
 // Three lines change against all-reduce: the reducer, its average() in place of
-// comm.all_reduce(x, ReduceOp::kAverage).wait(), and leave() at the end.
+// comm.all_reduce(x, ReduceOp::kAverage).wait(), and leave() at the end. Here average() is in three
+// lines, too: what is complete of a step, as the last layers after a backward pass has gone through
+// them, is averaged while the rest is computed.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -23,13 +25,16 @@ void train(Communicator& comm) {
   const Duration compute = seconds(0.001 * comm.options().slow);  // what a real step would take
   std::vector<float> x(100, static_cast<float>(comm.rank()));
 
-  PartialReducer reducer(comm, {.group_size = 2});
+  PartialReducer reducer(comm, {.group_size = 2, .piece_bytes = 200});
   Duration waiting{};
   for (int step = 0; step < kSteps; ++step) {
-    for (float& each : x)
-      each -= kRate * 2 * (each - 3);  // a local step: the gradient is 2 (x - 3)
-    comm.clock().sleep_until(comm.clock().now() + compute);
-    waiting += reducer.average(x, step).waiting;
+    reducer.begin(x, step);
+    for (const std::size_t first : {50, 0}) {  // a local step: the gradient is 2 (x - 3)
+      for (std::size_t i = first; i < first + 50; ++i) x[i] -= kRate * 2 * (x[i] - 3);
+      comm.clock().sleep_until(comm.clock().now() + compute / 2);
+      reducer.ready(first, 50);
+    }
+    waiting += reducer.finish().waiting;
   }
   reducer.leave();
 

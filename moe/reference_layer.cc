@@ -152,7 +152,7 @@ Forward ReferenceLayer::forward(std::span<const double> x) const {
 
 void ReferenceLayer::require_matching(const Saved& saved, std::span<const double> dy) const {
   const Sizes sizes(options_);
-  const Routing& routing = saved.routing;
+  const ReferenceRouting& routing = saved.routing;
   const std::size_t tokens = routing.tokens;
   const std::size_t choices = tokens * sizes.k;
   const bool ours =
@@ -181,7 +181,7 @@ void ReferenceLayer::require_matching(const Saved& saved, std::span<const double
 Gradients ReferenceLayer::backward(const Saved& saved, std::span<const double> dy,
                                    double dbalance) const {
   const Sizes sizes(options_);
-  const Routing& routing = saved.routing;
+  const ReferenceRouting& routing = saved.routing;
   require_matching(saved, dy);
   require_finite(dy, sizes.d, "dy", kGiveFinite);
   if (!std::isfinite(dbalance)) {

@@ -23,27 +23,15 @@
 #include <vector>
 
 #include "moe/layer_options.h"
-#include "moe/routing.h"
+#include "moe/parameter_info.h"
+#include "moe/reference_routing.h"
 
 namespace motley::moe {
-
-// A parameter's place in a flat array of all parameters, or of all their gradients.
-struct ParameterInfo {
-  std::string name;                // "gate", or "expert.3.w1", "expert.3.b1", "…w2", "…b2"
-  std::vector<std::size_t> shape;  // gate [E, d], w1 [h, d], b1 [h], w2 [d, h], b2 [d]
-  std::size_t first = 0;
-  std::size_t count = 0;
-
-  std::span<double> of(std::span<double> flat) const { return flat.subspan(first, count); }
-  std::span<const double> of(std::span<const double> flat) const {
-    return flat.subspan(first, count);
-  }
-};
 
 // What backward needs of forward. The fields are for comparing with; do not change them.
 struct Saved {
   std::vector<double> x;  // [tokens, d]
-  Routing routing;
+  ReferenceRouting routing;
   std::vector<double> hidden;         // [tokens, k, h], W1 x + b1: before the activation
   std::vector<double> expert_output;  // [tokens, k, d], f_e(x): before weighting
 };
@@ -71,6 +59,7 @@ class ReferenceLayer {
   // All parameters: the gate, then each expert's w1, b1, w2, b2 in one contiguous slot.
   std::span<double> values() noexcept { return values_; }
   std::span<const double> values() const noexcept { return values_; }
+  // "gate" [E, d]; "expert.3.w1" [h, d], "…b1" [h], "…w2" [d, h], "…b2" [d].
   const std::vector<ParameterInfo>& parameters() const noexcept { return parameters_; }
   // The one called `name`. Throws kInvalid if there is none.
   //   layer.parameter("expert.0.w2").of(gradients.parameters)

@@ -63,7 +63,9 @@ void Buckets::start_complete() {
     const View part = gradients_.slice(bucket.first, bucket.count);
     const bool weighs = share_ >= 0;
     bucket.request = comm_.all_reduce(part, weighs ? ReduceOp::kWeightedSum : ReduceOp::kAverage,
-                                      {.timeout = options_.timeout, .weight = weighs ? share_ : 1});
+                                      {.timeout = options_.timeout,
+                                       .deterministic = options_.deterministic,
+                                       .weight = weighs ? share_ : 1});
     if (const auto call = comm_.recorder().last_started()) bucket.call = call->number;
   }
 }

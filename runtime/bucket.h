@@ -28,6 +28,7 @@ struct BucketOptions {
   std::size_t bytes = 1 << 20;  // least size of a bucket; the last, at the buffer's beginning, is
                                 // what is left
   Duration timeout{};           // of each average, Options::timeout if zero
+  bool deterministic = false;   // as in CallOptions
 };
 
 // When what happened to a bucket, since the first gradient of the step was ready.

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,10 +29,13 @@ void append(std::vector<std::byte>& out, ConstBytes bytes) {
 void write_whole(FileSystem& files, const std::string& folder, const std::string& name,
                  ConstBytes content) {
   const std::string path = folder + "/" + name;
-  {
+  try {
     const auto file = files.create(temporary(path));
     file->write(content);
     file->sync();
+  } catch (...) {
+    (void)attempt([&] { files.remove(temporary(path)); });  // a full disk wants the room
+    throw;
   }
   files.rename(temporary(path), path);
   files.sync_folder(folder);
@@ -90,6 +94,7 @@ class Checkpointer::Impl {
     peers_.agree(attempt([&] { check_host(state); }));
     index_ = {.number = next_number(), .step = step, .items = layout_of(state)};
     if (options_.compare) compare(state);
+    find_owners(state);
     const Part part{index_.number, peers_.rank(), peers_.size()};
     copy_share(state, part);
     phase_ = Phase::kPart;
@@ -118,23 +123,27 @@ class Checkpointer::Impl {
     wait();
     peers_.agree(attempt([&] { check_host(state); }));
     std::optional<Error> newest;
-    for (const std::int64_t number : complete()) {
+    std::string passed_over;
+    for (const std::int64_t number : complete(options.number)) {
       Index index;
       Contents contents;
       const std::string path = folder_ + "/" + index_name(number);
       auto error = peers_.exchange(attempt([&] { index = read_index(files(), folder_, number); }));
       if (!error) {
         peers_.agree(attempt([&] { check_layout(path, index, state); }));
-        error = peers_.exchange(attempt(
-            [&] { contents = read_parts(files(), folder_, index, peers_.rank(), peers_.size()); }));
+        error = peers_.exchange(attempt([&] {
+          contents =
+              read_parts(files(), folder_, index, state, {number, peers_.rank(), peers_.size()});
+        }));
       }
       if (!error) {
         for (std::size_t i = 0; i < contents.size(); ++i) {
           if (contents[i]) std::ranges::copy(*contents[i], state.items()[i].data.data);
         }
-        return Loaded{index.step, index.workers(), path};
+        return Loaded{index.step, index.workers(), path, passed_over};
       }
       if (!options.fall_back) throw *error;
+      passed_over += (passed_over.empty() ? "" : " ") + std::string(error->what());
       if (!newest) newest = error;
     }
     if (newest) throw *newest;
@@ -192,6 +201,7 @@ class Checkpointer::Impl {
     peers_.agree(attempt([&] {
       if (peers_.rank() != 0) return;
       files().make_folder(folder_);
+      if (options_.lock && !lock_) lock_ = files().lock(folder_ + "/lock");
       for (const std::string& name : files().list(folder_)) {
         if (const auto member = member_of(name))
           number[0] = std::max(number[0], member->number + 1);
@@ -201,8 +211,9 @@ class Checkpointer::Impl {
     return number[0];
   }
 
-  // Numbers of the checkpoints that have an index, the newest first, as worker 0 sees them.
-  std::vector<std::int64_t> complete() {
+  // Numbers of the checkpoints that have an index, as worker 0 sees them: the newest first, or
+  // `first` and those before it.
+  std::vector<std::int64_t> complete(std::int64_t first) {
     std::vector<std::int64_t> numbers;
     peers_.agree(attempt([&] {
       if (peers_.rank() != 0) return;
@@ -213,7 +224,16 @@ class Checkpointer::Impl {
     }));
     std::ranges::sort(numbers, std::greater<>());
     peers_.take_first(numbers);
-    return numbers;
+    if (first == 0) return numbers;
+    const auto at = std::ranges::find(numbers, first);
+    if (at == numbers.end()) {
+      throw Error(
+          ErrorCode::kInvalid,
+          fmt::format("checkpoint: {} has no complete checkpoint {}; it has {}. Name one of "
+                      "these, or 0 for the newest.",
+                      folder_, first, fmt::join(numbers, ", ")));
+    }
+    return {at, numbers.end()};
   }
 
   // Throws kMismatch on all workers unless they have the same items and step, and equal values of
@@ -241,6 +261,25 @@ class Checkpointer::Impl {
     }
   }
 
+  // Of what several have the first worker saves its own. Throws kInvalid where none has an item.
+  void find_owners(const State& state) {
+    std::vector<std::int64_t> here;
+    for (const StateItem& item : state.items()) here.push_back(item.data.count > 0 ? 1 : 0);
+    const std::vector<std::int64_t> all = peers_.gather(here);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      ItemLayout& item = index_.items[i];
+      if (item.policy != StatePolicy::kOwned) continue;
+      for (int worker = peers_.size() - 1; worker >= 0; --worker) {
+        if (all[static_cast<std::size_t>(worker) * here.size() + i] != 0) item.owner = worker;
+      }
+      if (item.owner >= 0 || item.count() == 0) continue;
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("checkpoint: none of {} workers has data of \"{}\". List it with its "
+                              "data on one.",
+                              peers_.size(), item.name));
+    }
+  }
+
   void copy_share(const State& state, const Part& part) {
     content_.clear();
     append(content_, bytes_of(part_header(part)));
@@ -253,7 +292,8 @@ class Checkpointer::Impl {
   const std::string folder_;
   const CheckpointOptions options_;
   LocalFiles local_;
-  Communicator* const comm_;  // null for one worker
+  std::unique_ptr<FileLock> lock_;  // of the folder, on worker 0, from the first save on
+  Communicator* const comm_;        // null for one worker
   Peers peers_;
   Phase phase_ = Phase::kIdle;
   // Of the save under way; the job's while it runs.
@@ -263,6 +303,12 @@ class Checkpointer::Impl {
   std::optional<Error> error_;
   std::future<void> job_;  // last: its end is waited for first
 };
+
+std::string to_text(const Loaded& loaded) {
+  const std::string text = fmt::format("{}: step {}, saved by {} worker{}", loaded.path,
+                                       loaded.step, loaded.workers, loaded.workers == 1 ? "" : "s");
+  return loaded.passed_over.empty() ? text : text + "; passed over: " + loaded.passed_over;
+}
 
 Checkpointer::Checkpointer(std::string folder, const CheckpointOptions& options)
     : impl_(std::make_unique<Impl>(std::move(folder), nullptr, options)) {}

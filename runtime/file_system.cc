@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +42,21 @@ class Descriptor {
   int number_;
 };
 
+class LocalLock final : public FileLock {
+ public:
+  explicit LocalLock(const std::string& path) : descriptor_(path, O_WRONLY | O_CREAT) {
+    if (::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0) return;
+    if (errno != EWOULDBLOCK) throw_errno("lock " + path);
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{}: another program holds this lock. Wait for its end, or use "
+                            "another folder.",
+                            path));
+  }
+
+ private:
+  Descriptor descriptor_;
+};
+
 class LocalFile final : public File {
  public:
   explicit LocalFile(const std::string& path)
@@ -67,6 +83,10 @@ class LocalFile final : public File {
 }
 
 }  // namespace
+
+std::unique_ptr<FileLock> LocalFiles::lock(const std::string& path) {
+  return std::make_unique<LocalLock>(path);
+}
 
 std::unique_ptr<File> LocalFiles::create(const std::string& path) {
   return std::make_unique<LocalFile>(path);

@@ -27,9 +27,18 @@ class File {
   virtual void sync() = 0;                   // returns when all that was written is on the disk
 };
 
+// While it lives, what it was taken for belongs to nobody else.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
+  // Takes `path`, an empty file made for it, which stays; the end of the process gives it back.
+  // Throws kUnavailable if another has it, in this process or another.
+  virtual std::unique_ptr<FileLock> lock(const std::string& path) = 0;
   // An empty file for writing; one of this name is emptied.
   virtual std::unique_ptr<File> create(const std::string& path) = 0;
   virtual void rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
@@ -47,6 +56,7 @@ class FileSystem {
 // The operating system's.
 class LocalFiles final : public FileSystem {
  public:
+  std::unique_ptr<FileLock> lock(const std::string& path) override;
   std::unique_ptr<File> create(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void remove(const std::string& path) override;

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fstream>
 
 #include "comm/error.h"
+#include "runtime/scramble.h"
 
 namespace motley::runtime {
 namespace {
@@ -57,17 +60,18 @@ Images read_images(const std::string& path, const ImagesFormat& format) {
 }
 
 Split split_every(const Images& images, std::size_t n) {
-  if (n < 2) {
+  if (n < 3) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("split_every: n is {}, which leaves nothing for training. Use at least "
-                            "2.",
+                            "3.",
                             n));
   }
-  std::vector<std::int64_t> train, test;
+  std::vector<std::int64_t> train, validation, test;
   for (std::size_t i = 0; i < images.size(); ++i) {
-    (i % n == n - 1 ? test : train).push_back(static_cast<std::int64_t>(i));
+    auto& part = i % n == n - 1 ? validation : i % n == n - 2 ? test : train;
+    part.push_back(static_cast<std::int64_t>(i));
   }
-  return {take(images, train), take(images, test)};
+  return {take(images, train), take(images, validation), take(images, test)};
 }
 
 Images take(const Images& images, std::span<const std::int64_t> indices) {
@@ -83,6 +87,38 @@ Images take(const Images& images, std::span<const std::int64_t> indices) {
     taken.labels.push_back(images.labels[static_cast<std::size_t>(index)]);
   }
   return taken;
+}
+
+void shift_at_random(Images& images, std::span<const std::int64_t> indices, int most,
+                     const Seed& seed) {
+  if (indices.size() != images.size() || most < 0 || most > 15) {
+    throw Error(
+        ErrorCode::kInvalid,
+        fmt::format("shift_at_random: {} images, {} indices, by at most {}. Pass an index for "
+                    "each, and 0 or more.",
+                    images.size(), indices.size(), most));
+  }
+  const auto [channels, height, width] = images.shape;
+  // So many coins, of which half show heads on average.
+  const std::uint64_t coins = (std::uint64_t{1} << 2 * most) - 1;
+  std::vector<float> before(images.shape.count());
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const std::uint64_t bits = scramble(mix(seed) ^ static_cast<std::uint64_t>(indices[i]));
+    const std::ptrdiff_t down = std::popcount(bits & coins) - most;
+    const std::ptrdiff_t right = std::popcount(bits >> 32 & coins) - most;
+    const std::span<float> image =
+        std::span(images.pixels).subspan(i * before.size(), before.size());
+    std::ranges::copy(image, before.begin());
+    const auto rows = static_cast<std::ptrdiff_t>(channels * height);
+    const auto high = static_cast<std::ptrdiff_t>(height),
+               wide = static_cast<std::ptrdiff_t>(width);
+    for (std::ptrdiff_t at = 0; at < rows * wide; ++at) {
+      const std::ptrdiff_t y = at / wide % high - down, x = at % wide - right;
+      const bool inside = y >= 0 && y < high && x >= 0 && x < wide;
+      image[static_cast<std::size_t>(at)] =
+          inside ? before[static_cast<std::size_t>(at - down * wide - right)] : 0;
+    }
+  }
 }
 
 }  // namespace motley::runtime

@@ -1,8 +1,9 @@
 // runtime/images.h: small labelled images in memory, read from text.
 //
-//   const Images all = read_images("digits.csv", {.shape = {1, 8, 8}, .classes = 10, .largest =
-//   16}); const auto [train, test] = split_every(all, 6);   // each sixth image is for the test
-//   const Images batch = take(train, indices);
+//   const Images all = read_images("digits.csv", format);
+//   const Split digits = split_every(all, 6);               // train, validation, test
+//   Images batch = take(digits.train, indices);
+//   shift_at_random(batch, indices, 1, {.seed = 1, .purpose = "shift", .epoch = epoch});
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "runtime/layers.h"
+#include "runtime/seed.h"
 
 namespace motley::runtime {
 
@@ -36,12 +38,20 @@ Images read_images(const std::string& path, const ImagesFormat& format);
 
 struct Split {
   Images train;
-  Images test;
+  Images validation;  // to choose models and their options by
+  Images test;        // to be looked at once, when all has been chosen
 };
-// Images n - 1, 2n - 1, … (from 0) are the test, all others for training. n is at least 2.
+// Of each n images, in order, the last is for validation, the one before it for the test, the
+// others are for training. n is at least 3.
 Split split_every(const Images& images, std::size_t n);
 
 // The images of these indices, in their order.
 Images take(const Images& images, std::span<const std::int64_t> indices);
+
+// Moves each image by up to `most` pixels (15 at most) up or down and left or right, by none most
+// often: by the number of heads of 2 `most` coins, less `most`. Drawn from `seed` and its number in
+// `indices`: alike whatever batch it is in, and on whichever worker. What comes in is 0.
+void shift_at_random(Images& images, std::span<const std::int64_t> indices, int most,
+                     const Seed& seed);
 
 }  // namespace motley::runtime

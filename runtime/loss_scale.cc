@@ -62,18 +62,18 @@ MixedPrecision::MixedPrecision(View master, DType dtype, const LossScaleOptions&
   refresh();
 }
 
-bool MixedPrecision::unscale(View out) {
-  if (out.count != master_.count || out.dtype != DType::kFloat32) {
+bool MixedPrecision::unscale(View out, ConstView gradients) {
+  if (out.count != master_.count || out.dtype != DType::kFloat32 || gradients.count != out.count) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("mixed precision: {} float32 master parameters, but {} {} gradients to "
-                            "write to. Pass as many, of float32.",
-                            master_.count, out.count, name(out.dtype)));
+                            "write to, from {}. Pass as many, of float32.",
+                            master_.count, out.count, name(out.dtype), gradients.count));
   }
   const double scale = scale_.value();
-  const bool finite = all_finite(gradients());
+  const bool finite = all_finite(gradients);
   scale_.update(finite);
   if (finite) {
-    convert(out, gradients(), 1 / scale);  // in float32: in 16 bits small ones would be 0 again
+    convert(out, gradients, 1 / scale);  // in float32: in 16 bits small ones would be 0 again
   } else {
     ++skipped_;
   }

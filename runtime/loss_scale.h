@@ -64,7 +64,10 @@ class MixedPrecision {
 
   // out [n] float32 becomes the gradients divided by the scale, and the scale follows. False, `out`
   // as it was, if one of them is not finite: make no step.
-  bool unscale(View out);
+  bool unscale(View out) { return unscale(out, gradients()); }
+  // The same of gradients that have been added up elsewhere: [n], 16 bits or float32, which may be
+  // `out`.
+  bool unscale(View out, ConstView gradients);
   // Copies the master parameters again: after each update, and after a checkpoint was loaded.
   void refresh();
   // Scale and counters. The master parameters are the model's to list, and the copies follow them.

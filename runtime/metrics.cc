@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "comm/error.h"
 
@@ -25,6 +27,37 @@ void MetricsLog::write(const Round& round) {
 }
 
 void MetricsLog::flush() {
+  if (!out_.flush()) throw_errno("write " + path_);
+}
+
+ChromeTrace::ChromeTrace(const std::string& path) : path_(path), out_(path) {
+  if (!out_) throw_errno("create " + path);
+  out_ << "[";
+}
+
+ChromeTrace::~ChromeTrace() { out_ << "\n]\n"; }
+
+void ChromeTrace::write(const Round& round) {
+  slice("computing", round, round.start, round.computed);
+  slice("waiting", round, round.computed, round.together);
+  slice("averaging", round, round.together, round.end);
+}
+
+void ChromeTrace::slice(const char* name, const Round& round, Duration from, Duration to) {
+  if (to <= from) return;
+  constexpr double kMicroseconds = 1e6;
+  out_ << (std::exchange(first_, false) ? "\n" : ",\n")
+       << nlohmann::json{{"name", name},
+                         {"ph", "X"},
+                         {"pid", 0},
+                         {"tid", round.rank},
+                         {"ts", to_seconds(from) * kMicroseconds},
+                         {"dur", to_seconds(to - from) * kMicroseconds},
+                         {"args", {{"step", round.step}, {"group", round.group}}}}
+              .dump();
+}
+
+void ChromeTrace::flush() {
   if (!out_.flush()) throw_errno("write " + path_);
 }
 
@@ -64,6 +97,95 @@ TimeShares time_shares(const std::vector<Round>& rounds) {
   return {.computing = to_seconds(computing) / total,
           .waiting = to_seconds(waiting) / total,
           .averaging = to_seconds(averaging) / total};
+}
+
+void Totals::add(const Round& round) {
+  steps_ = std::max(steps_, round.step);
+  ++rounds_;
+  computing_ += round.computed - round.start;
+  waiting_ += round.together - round.computed;
+  averaging_ += round.end - round.together;
+  ++sizes_[round.group.size()];
+}
+
+Duration Totals::step() const noexcept { return steps_ == 0 ? Duration{} : computing_ / steps_; }
+Duration Totals::waiting() const noexcept { return rounds_ == 0 ? Duration{} : waiting_ / rounds_; }
+
+std::string Totals::to_prometheus() const {
+  std::string text =
+      "# HELP motley_rounds_total Averages of this worker, by members of the group.\n"
+      "# TYPE motley_rounds_total counter\n";
+  for (const auto& [size, rounds] : sizes_) {
+    text +=
+        fmt::format("motley_rounds_total{{rank=\"{}\",members=\"{}\"}} {}\n", rank_, size, rounds);
+  }
+  text += fmt::format(
+      "# HELP motley_steps_total Local steps of this worker.\n"
+      "# TYPE motley_steps_total counter\n"
+      "motley_steps_total{{rank=\"{}\"}} {}\n"
+      "# HELP motley_seconds_total Time of this worker, by what it did.\n"
+      "# TYPE motley_seconds_total counter\n",
+      rank_, steps_);
+  for (const auto& [phase, time] :
+       {std::pair("computing", computing_), std::pair("waiting", waiting_),
+        std::pair("averaging", averaging_)}) {
+    text += fmt::format("motley_seconds_total{{rank=\"{}\",phase=\"{}\"}} {:.6f}\n", rank_, phase,
+                        to_seconds(time));
+  }
+  return text;
+}
+
+namespace {
+
+std::vector<Standing> sorted(std::vector<Standing> workers) {
+  if (workers.empty()) return workers;
+  std::stable_sort(workers.begin(), workers.end(),
+                   [](const Standing& a, const Standing& b) { return a.step > b.step; });
+  const Duration median = workers[workers.size() / 2].step;
+  for (Standing& each : workers) {
+    if (median > Duration{}) each.slowness = to_seconds(each.step) / to_seconds(median);
+  }
+  return workers;
+}
+
+}  // namespace
+
+std::vector<Standing> rank_stragglers(Communicator& comm, const Totals& mine) {
+  constexpr std::size_t kNumbers = 4;
+  const std::vector<double> own = {static_cast<double>(mine.rank()),
+                                   static_cast<double>(mine.steps()), to_seconds(mine.step()),
+                                   to_seconds(mine.waiting())};
+  std::vector<double> all(kNumbers * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(own, all).wait();
+  std::vector<Standing> workers;
+  for (std::size_t i = 0; i < all.size(); i += kNumbers) {
+    workers.push_back({.rank = static_cast<int>(all[i]),
+                       .steps = static_cast<std::int64_t>(all[i + 1]),
+                       .step = seconds(all[i + 2]),
+                       .waiting = seconds(all[i + 3])});
+  }
+  return sorted(std::move(workers));
+}
+
+std::vector<Standing> rank_stragglers(const std::vector<Totals>& workers) {
+  std::vector<Standing> standings;
+  for (const Totals& each : workers) {
+    standings.push_back({.rank = each.rank(),
+                         .steps = each.steps(),
+                         .step = each.step(),
+                         .waiting = each.waiting()});
+  }
+  return sorted(std::move(standings));
+}
+
+std::string to_text(const std::vector<Standing>& standings) {
+  std::string text;
+  for (const Standing& each : standings) {
+    text += fmt::format(
+        "worker {}: {:.1f} ms a step, {:.1f} times the median; waits {:.1f} ms a round\n",
+        each.rank, 1e3 * to_seconds(each.step), each.slowness, 1e3 * to_seconds(each.waiting));
+  }
+  return text;
 }
 
 }  // namespace motley::runtime

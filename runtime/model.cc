@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/error.h"
-#include "runtime/kernel/gemm.h"
+#include "runtime/gemm.h"
 #include "runtime/layer/layer.h"
 #include "runtime/seed.h"
 
@@ -116,10 +116,12 @@ void Model<T>::backward(std::span<const T> d_out, const OnGradients& on_gradient
 
 template <class T>
 void Model<T>::list(State& state) {
-  for (const Shape& shape : parameters_->shapes()) {
-    state.add(
-        {shape.name, shape.dimensions, parameters_->values(shape.name), StatePolicy::kAverage});
-  }
+  parameters_->list(state);
+  list_running(state);
+}
+
+template <class T>
+void Model<T>::list_running(State& state) {
   for (Place& place : places_) place.layer->list(place.prefix, state);
 }
 

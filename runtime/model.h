@@ -37,7 +37,8 @@ struct ModelOptions {
   // BatchNorm takes its statistics over the batches of all workers, so that several train as one
   // would on all of their rows: each such layer is one all-reduce of 2 channels + 1 doubles in
   // forward, another of 2 channels in backward. Every worker then makes the same calls of both in
-  // kTrain. Null: statistics of the worker's own batch. Must outlive the model.
+  // kTrain. Null: statistics of the worker's own batch, or micro-batch, as is needed for the same
+  // bits on any number of workers (gradient_trainer.h). Must outlive the model.
   Communicator* statistics = nullptr;
 };
 
@@ -75,6 +76,8 @@ class Model {
 
   // Adds the parameters, and running means and variances, to `state`.
   void list(State& state);
+  // Only the latter.
+  void list_running(State& state);
 
  private:
   struct Place;  // one layer, its part of the parameters and its outputs

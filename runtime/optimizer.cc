@@ -79,6 +79,21 @@ void Optimizer::step(ConstView parameters, ConstView gradients, Body body) const
   with_type(name_, dtype_, body);
 }
 
+void Optimizer::update(View parameters, ConstView gradients) {
+  step(parameters, gradients, [](auto) {});
+  begin();
+  follow(parameters, gradients, {0, count_});
+}
+
+void Optimizer::update_part(View parameters, ConstView gradients, std::size_t first,
+                            std::size_t count) {
+  if (first > count_ || count > count_ - first) {
+    throw Error(ErrorCode::kInvalid, fmt::format("{}: elements {} to {} of {}. There are no such.",
+                                                 name_, first, first + count, count_));
+  }
+  follow(parameters, gradients, {first, first + count});
+}
+
 Sgd::Sgd(ConstView parameters, const SgdOptions& options)
     : Optimizer("sgd", parameters, options.learning_rate, options.l2), options_(options) {
   check_weight("momentum", options.momentum);
@@ -88,14 +103,15 @@ Sgd::Sgd(ConstView parameters, const SgdOptions& options)
   if (options.momentum > 0) add_slot("velocity");
 }
 
-void Sgd::update(View parameters, ConstView gradients) {
+void Sgd::follow(View parameters, ConstView gradients, Part part) {
   step(parameters, gradients, [&]<class T>(T) {
     const auto x = parameters.as<T>();
     const auto gradient = gradients.as<const T>();
     const T rate = static_cast<T>(learning_rate());
     const T decay = static_cast<T>(l2());
     if (options_.momentum == 0) {
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] -= rate * (gradient[i] + decay * x[i]);
+      for (std::size_t i = part.first; i < part.end; ++i)
+        x[i] -= rate * (gradient[i] + decay * x[i]);
       return;
     }
     const auto v = slot(0).as<T>();
@@ -103,7 +119,7 @@ void Sgd::update(View parameters, ConstView gradients) {
     // What x follows is ahead * g + behind * v.
     const T ahead = options_.nesterov ? 1 : 0;
     const T behind = options_.nesterov ? momentum : 1;
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = part.first; i < part.end; ++i) {
       const T g = gradient[i] + decay * x[i];
       v[i] = momentum * v[i] + g;
       x[i] -= rate * (ahead * g + behind * v[i]);
@@ -118,7 +134,7 @@ AdaGrad::AdaGrad(ConstView parameters, const AdaGradOptions& options)
   add_slot("squares", options.initial_accumulator);
 }
 
-void AdaGrad::update(View parameters, ConstView gradients) {
+void AdaGrad::follow(View parameters, ConstView gradients, Part part) {
   step(parameters, gradients, [&]<class T>(T) {
     const auto x = parameters.as<T>();
     const auto gradient = gradients.as<const T>();
@@ -126,7 +142,7 @@ void AdaGrad::update(View parameters, ConstView gradients) {
     const T rate = static_cast<T>(learning_rate());
     const T decay = static_cast<T>(l2());
     const T epsilon = static_cast<T>(options_.epsilon);
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = part.first; i < part.end; ++i) {
       const T g = gradient[i] + decay * x[i];
       if (g == 0) continue;  // with G = 0 and epsilon = 0 too: nothing moves
       squares[i] += g * g;
@@ -150,9 +166,8 @@ void Adam::list(State& state) {
   state.add("adam.step", step_, StatePolicy::kMaximum);
 }
 
-void Adam::update(View parameters, ConstView gradients) {
+void Adam::follow(View parameters, ConstView gradients, Part part) {
   step(parameters, gradients, [&]<class T>(T) {
-    ++step_;
     const auto x = parameters.as<T>();
     const auto gradient = gradients.as<const T>();
     const auto m = slot(0).as<T>();
@@ -168,7 +183,7 @@ void Adam::update(View parameters, ConstView gradients) {
     const T take2 = static_cast<T>(1 - options_.beta2);
     const T unbias1 = static_cast<T>(1 / (1 - std::pow(options_.beta1, t)));
     const T unbias2 = static_cast<T>(1 / (1 - std::pow(options_.beta2, t)));
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = part.first; i < part.end; ++i) {
       const T g = gradient[i] + decay * x[i];
       m[i] = keep1 * m[i] + take1 * g;
       v[i] = keep2 * v[i] + take2 * g * g;
@@ -207,7 +222,13 @@ void Ftrl::list(State& state) {
   state.add("ftrl.last_rate", last_rate_, StatePolicy::kMaximum);
 }
 
-void Ftrl::update(View parameters, ConstView gradients) {
+void Ftrl::begin() {
+  if (learning_rate() == 0) return;
+  change_ = 1 / learning_rate() - 1 / last_rate_;  // 0 at a constant rate
+  last_rate_ = learning_rate();
+}
+
+void Ftrl::follow(View parameters, ConstView gradients, Part part) {
   if (learning_rate() == 0) return;
   step(parameters, gradients, [&]<class T>(T) {
     const auto x = parameters.as<T>();
@@ -218,8 +239,8 @@ void Ftrl::update(View parameters, ConstView gradients) {
     const T beta = static_cast<T>(options_.beta);
     const T l1 = static_cast<T>(options_.l1);
     const T l2_term = static_cast<T>(l2());
-    const T change = static_cast<T>(1 / learning_rate() - 1 / last_rate_);  // 0 at a constant rate
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    const T change = static_cast<T>(change_);
+    for (std::size_t i = part.first; i < part.end; ++i) {
       const T before = std::sqrt(squares[i]);
       squares[i] += g[i] * g[i];
       const T root = std::sqrt(squares[i]);
@@ -230,7 +251,6 @@ void Ftrl::update(View parameters, ConstView gradients) {
       const T pull = std::abs(z[i]) - l1;
       x[i] = pull > 0 ? -std::copysign(pull, z[i]) / stiffness : T{0};
     }
-    last_rate_ = learning_rate();
   });
 }
 

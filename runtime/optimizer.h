@@ -29,7 +29,11 @@ class Optimizer {
 
   // One step. parameters [n], gradients [n], of the n and dtype that the optimizer was made for.
   // Throws kInvalid otherwise.
-  virtual void update(View parameters, ConstView gradients) = 0;
+  void update(View parameters, ConstView gradients);
+  // The same in parts, with the same bits, as gradients become complete while others are still
+  // computed: begin_update(), then for elements [first, first + count), each once.
+  void begin_update() { begin(); }
+  void update_part(View parameters, ConstView gradients, std::size_t first, std::size_t count);
   // Adds what must be saved, averaged with the model and handed to joiners, named "adam.step" and
   // the like. Moments are averages over gradients, so their mean over workers is the moment of the
   // mean gradient; the largest step is kept, as its bias correction is the nearest to none.
@@ -53,6 +57,14 @@ class Optimizer {
   // body(T{}) for the C++ type of the parameters.
   template <class Body>
   void step(ConstView parameters, ConstView gradients, Body body) const;
+
+  struct Part {
+    std::size_t first;
+    std::size_t end;
+  };
+  // A step begins; `part` of it.
+  virtual void begin() {}
+  virtual void follow(View parameters, ConstView gradients, Part part) = 0;
 
   double l2() const noexcept { return l2_; }
 
@@ -84,10 +96,11 @@ struct SgdOptions {
 class Sgd final : public Optimizer {
  public:
   Sgd(ConstView parameters, const SgdOptions& options);
-  void update(View parameters, ConstView gradients) override;
   void list(State& state) override { list_slots(state); }
 
  private:
+  void follow(View parameters, ConstView gradients, Part part) override;
+
   SgdOptions options_;
 };
 
@@ -104,10 +117,11 @@ struct AdaGradOptions {
 class AdaGrad final : public Optimizer {
  public:
   AdaGrad(ConstView parameters, const AdaGradOptions& options);
-  void update(View parameters, ConstView gradients) override;
   void list(State& state) override { list_slots(state); }
 
  private:
+  void follow(View parameters, ConstView gradients, Part part) override;
+
   AdaGradOptions options_;
 };
 
@@ -128,10 +142,12 @@ struct AdamOptions {
 class Adam final : public Optimizer {
  public:
   Adam(ConstView parameters, const AdamOptions& options);
-  void update(View parameters, ConstView gradients) override;
   void list(State& state) override;
 
  private:
+  void begin() override { ++step_; }
+  void follow(View parameters, ConstView gradients, Part part) override;
+
   AdamOptions options_;
   std::int64_t step_ = 0;  // t
 };
@@ -153,12 +169,15 @@ class Ftrl final : public Optimizer {
  public:
   // The values of `parameters` matter here.
   Ftrl(ConstView parameters, const FtrlOptions& options);
-  void update(View parameters, ConstView gradients) override;
   void list(State& state) override;
 
  private:
+  void begin() override;
+  void follow(View parameters, ConstView gradients, Part part) override;
+
   FtrlOptions options_;
-  double last_rate_;  // alpha of the step before
+  double last_rate_;   // alpha of the last step
+  double change_ = 0;  // of 1 / alpha, since the step before that
 };
 
 }  // namespace motley::runtime

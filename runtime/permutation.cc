@@ -3,7 +3,7 @@
 #include <bit>
 #include <cassert>
 
-#include "runtime/numeric/scramble.h"
+#include "runtime/scramble.h"
 
 namespace motley::runtime {
 namespace {

@@ -1,6 +1,6 @@
 #include "runtime/seed.h"
 
-#include "runtime/numeric/scramble.h"
+#include "runtime/scramble.h"
 
 namespace motley::runtime {
 

@@ -32,29 +32,50 @@ void check_positive(const char* who, const char* what, std::int64_t value) {
 }  // namespace
 
 GlobalBatches::GlobalBatches(int rank, int size, const GlobalBatchOptions& options)
-    : rank_(rank), size_(size), options_(options) {
+    : rank_(rank), size_(size), options_(options), seed_(static_cast<std::int64_t>(options.seed)) {
   check_positive("GlobalBatches", "samples", options.samples);
   check_positive("GlobalBatches", "batch", options.batch);
+  check_micro_batches("GlobalBatches", options.micro_batches, size);
 }
 
 GlobalBatches::Part GlobalBatches::next() {
   const std::int64_t begin = counted_ % options_.samples;
   const std::int64_t batch = std::min(options_.batch, options_.samples - begin);
-  const Permutation order = order_of(options_.samples, options_.seed, epoch());
-  const auto cut = [&](int part) { return begin + batch * part / size_; };
+  const Permutation order = order_of(options_.samples, static_cast<std::uint64_t>(seed_), epoch());
+  const int parts = options_.micro_batches > 0 ? options_.micro_batches : size_;
+  const auto cut = [&](int part) { return begin + batch * part / parts; };
   samples_.clear();
-  for (std::int64_t at = cut(rank_); at < cut(rank_ + 1); ++at) samples_.push_back(order(at));
+  sizes_.clear();
+  for (int part = rank_; part < parts; part += size_) {
+    for (std::int64_t at = cut(part); at < cut(part + 1); ++at) samples_.push_back(order(at));
+    sizes_.push_back(cut(part + 1) - cut(part));
+  }
+  if (options_.micro_batches == 0 && samples_.empty()) sizes_.clear();
   counted_ += batch;
   const auto mine = static_cast<double>(samples_.size());
-  return {.samples = samples_, .batch = batch, .share = mine / static_cast<double>(batch)};
+  return {.samples = samples_,
+          .batch = batch,
+          .share = mine / static_cast<double>(batch),
+          .sizes = sizes_};
 }
 
 void GlobalBatches::list(State& state) {
   state.add("samples counted", counted_, StatePolicy::kMaximum);
+  state.add("order seed", seed_, StatePolicy::kMaximum);
+}
+
+void check_micro_batches(const char* who, int micro_batches, int workers) {
+  if (micro_batches >= 0 && micro_batches % workers == 0) return;
+  throw Error(
+      ErrorCode::kInvalid,
+      fmt::format("{}: micro_batches is {}, for {} workers. Use a multiple of the number of "
+                  "workers, or 0.",
+                  who, micro_batches, workers));
 }
 
 struct SampleQueue::Impl {
-  Impl(Communicator& comm_, const SampleQueueOptions& options_) : comm(comm_), options(options_) {
+  Impl(Communicator& comm_, const SampleQueueOptions& options_)
+      : comm(comm_), options(options_), seed(static_cast<std::int64_t>(options_.seed)) {
     check_positive("SampleQueue", "samples", options.samples);
     open({});
   }
@@ -74,6 +95,7 @@ struct SampleQueue::Impl {
   Range part;                    // of the last next(), if not counted
   std::vector<std::int64_t> samples;
   std::int64_t epoch = 0;
+  std::int64_t seed;       // the bits of options.seed, to be saved
   std::int64_t loads = 0;  // each begins a supply of its own
   // What list() tells of: ranges that are not counted, then empty ones.
   std::int64_t ranges = 0;
@@ -89,7 +111,8 @@ SampleQueue::~SampleQueue() = default;
 std::span<const std::int64_t> SampleQueue::next(std::int64_t most) {
   Impl& it = *impl_;
   it.part = it.supply->next(most);
-  const Permutation order = order_of(it.options.samples, it.options.seed, it.epoch);
+  const Permutation order =
+      order_of(it.options.samples, static_cast<std::uint64_t>(it.seed), it.epoch);
   it.samples.clear();
   for (std::int64_t at = it.part.begin; at < it.part.end; ++at) it.samples.push_back(order(at));
   return it.samples;
@@ -122,6 +145,7 @@ void SampleQueue::next_epoch() {
 void SampleQueue::list(State& state) {
   Impl& it = *impl_;
   state.add("epoch", it.epoch, StatePolicy::kMaximum);
+  state.add("order seed", it.seed, StatePolicy::kMaximum);
   state.add("positions loaded", it.loads, StatePolicy::kMaximum);
   state.add("ranges", it.ranges, StatePolicy::kMaximum);
   state.add({"uncounted",

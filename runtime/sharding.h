@@ -39,6 +39,10 @@ struct GlobalBatchOptions {
   std::int64_t batch =
       0;  // of all workers together, at least 1; the last of an epoch may be shorter
   std::uint64_t seed = 0;
+  // Above 0: each batch is cut into so many micro-batches, which the workers get in turn: worker r
+  // of p those of r, r + p, and so on. Whatever is done with each is then the same on any number of
+  // workers that divides this one (GradientTrainerOptions::micro_batches).
+  int micro_batches = 0;
 };
 
 class GlobalBatches {
@@ -49,9 +53,13 @@ class GlobalBatches {
         samples;             // may be empty, where there are more workers than samples
     std::int64_t batch = 0;  // samples of all workers
     double share = 0;  // samples.size() / batch: the weight of the mean gradient over `samples`
+    // Of each of this worker's micro-batches, in the order of `samples`; of small batches some may
+    // be 0. Without micro_batches one is all that it has, or there is none.
+    std::span<const std::int64_t> sizes;
   };
 
-  // Throws kInvalid for options that are not as said above.
+  // Throws kInvalid for options that are not as said above, and naming both numbers where `size`
+  // does not divide micro_batches.
   GlobalBatches(int rank, int size, const GlobalBatchOptions& options);
 
   Part next();
@@ -59,7 +67,8 @@ class GlobalBatches {
   std::int64_t epoch() const noexcept { return counted_ / options_.samples; }
   // Samples given to all workers so far, in all epochs.
   std::int64_t counted() const noexcept { return counted_; }
-  // Adds "samples counted", by which a loaded state goes on at the next batch.
+  // Adds "samples counted" and "order seed", by which a loaded state goes on at the next batch of
+  // the order that was saved.
   void list(State& state);
 
  private:
@@ -67,8 +76,13 @@ class GlobalBatches {
   int size_;
   GlobalBatchOptions options_;
   std::int64_t counted_ = 0;
+  std::int64_t seed_;  // the bits of options_.seed, to be saved
   std::vector<std::int64_t> samples_;
+  std::vector<std::int64_t> sizes_;
 };
+
+// Throws kInvalid, as `who`, unless `workers` divides micro_batches.
+void check_micro_batches(const char* who, int micro_batches, int workers);
 
 struct SampleQueueOptions {
   std::string name = "samples";  // of queues that are used at the same time
@@ -100,8 +114,8 @@ class SampleQueue {
   // numbers, while this worker has samples that are not counted.
   void next_epoch();
 
-  // Adds the epoch and what of it is not counted, as save_position() brings up to date and
-  // load_position() goes by.
+  // Adds the epoch, its order's seed and what of it is not counted, as save_position() brings up to
+  // date and load_position() goes by.
   void list(State& state);
   // To be called by all members of `group` (null: all workers), to which all belong that still take
   // samples: two barriers, between which nobody counts any. Gives the same on each.

@@ -1,6 +1,7 @@
 #include "runtime/state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,8 +20,16 @@ const char* name(StatePolicy policy) noexcept {
       return "sum";
     case StatePolicy::kKeepOwn:
       return "keep_own";
+    case StatePolicy::kOwned:
+      return "owned";
   }
   return "unknown";
+}
+
+std::string to_text(const StateItem& item) {
+  return fmt::format("\"{}\" {} [{}] {}{}{}", item.name, name(item.data.dtype),
+                     fmt::join(item.shape, ", "), name(item.policy),
+                     item.mean.empty() ? "" : " of mean ", item.mean);
 }
 
 void State::add(StateItem item) {
@@ -29,7 +38,8 @@ void State::add(StateItem item) {
   if (item.name.empty()) {
     throw Error(ErrorCode::kInvalid, "state: an item has no name. Give each a name of its own.");
   }
-  if (count != item.data.count) {
+  const bool elsewhere = item.policy == StatePolicy::kOwned && item.data.count == 0;
+  if (count != item.data.count && !elsewhere) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("state: the shape of \"{}\" has {} elements, its data {}. Pass the "
                             "shape of the data.",
@@ -48,6 +58,7 @@ void State::append(std::string_view prefix, const State& other) {
   const std::vector<StateItem> items = other.items_;  // `other` may be this list
   for (StateItem item : items) {
     item.name.insert(0, prefix);
+    if (!item.mean.empty()) item.mean.insert(0, prefix);
     add(std::move(item));
   }
 }

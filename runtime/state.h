@@ -28,6 +28,7 @@ enum class StatePolicy : std::uint8_t {
   kMaximum,  // the largest; a joiner takes it. Step counters
   kSum,      // each worker has a part of a total; a joiner begins with 0. Samples counted
   kKeepOwn,  // each worker has its own, which no other needs
+  kOwned,    // some workers have it, as the experts of a mixture; the others list it without data
 };
 
 const char* name(StatePolicy policy) noexcept;
@@ -41,14 +42,20 @@ constexpr bool is_shared(StatePolicy policy) noexcept {
 struct StateItem {
   std::string name;
   std::vector<std::size_t> shape;  // none: a scalar
-  View data;                       // [product of shape], borrowed
+  View data;                       // [product of shape], borrowed; [0], but its dtype, if not here
   StatePolicy policy = StatePolicy::kAverage;
+  // Of variances: the item with the means of the same values. They come out as the variance of all
+  // workers' values together, mean(v + m^2) - mean(m)^2. Both of kAverage, alike in shape and
+  // dtype.
+  std::string mean = {};
 };
+// All but the data, for messages and checksums: "weight" float32 [7, 3] average.
+std::string to_text(const StateItem& item);
 
 class State {
  public:
   // Throws kInvalid for an empty name, one that is in the list, and a shape that is not `data`'s
-  // count.
+  // count, unless the item is kOwned and has none.
   void add(StateItem item);
   // A scalar: float, double or one of the integers that DType has.
   template <class T>

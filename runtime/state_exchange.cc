@@ -1,21 +1,16 @@
 #include "runtime/state_exchange.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "comm/error.h"
+#include "runtime/numeric/second_moment.h"
 
 namespace motley::runtime {
 namespace {
-
-std::string text_of(const StateItem& item) {
-  return fmt::format("{} {} [{}] {}", item.name, name(item.data.dtype), fmt::join(item.shape, ", "),
-                     name(item.policy));
-}
 
 // FNV-1a, the same on all machines.
 std::int64_t hash(const std::string& text) noexcept {
@@ -39,9 +34,9 @@ std::vector<std::int64_t> gathered(Communicator& comm, const std::vector<std::in
       if (hashes[static_cast<std::size_t>(member) * items + item] == hashes[item]) continue;
       throw Error(
           ErrorCode::kMismatch,
-          fmt::format("state: item {} differs between rank {} and rank {}; here it is '{}'. "
+          fmt::format("state: item {} differs between rank {} and rank {}; here it is {}. "
                       "List the same names, types, shapes and policies in the same order.",
-                      item, group.rank_at(0), group.rank_at(member), text_of(state.items()[item])),
+                      item, group.rank_at(0), group.rank_at(member), to_text(state.items()[item])),
           {group.rank_at(0), group.rank_at(member)});
     }
   }
@@ -57,8 +52,8 @@ void check_alike(Communicator& comm, const State& state, const CallOptions& opti
   std::vector<std::int64_t> hashes;
   std::string all;
   for (const StateItem& item : state.items()) {
-    hashes.push_back(hash(text_of(item)));
-    all += text_of(item) + "\n";
+    hashes.push_back(hash(to_text(item)));
+    all += to_text(item) + "\n";
   }
   const auto own = static_cast<std::int64_t>(hashes.size());
   const std::vector<std::int64_t> totals = gathered(comm, {own, hash(all)}, group.size(), options);
@@ -74,6 +69,12 @@ void check_alike(Communicator& comm, const State& state, const CallOptions& opti
 }
 
 void average(Communicator& comm, const State& state, const CallOptions& options) {
+  const auto square_variances = [&state](int sign) {
+    for (const StateItem& item : state.items()) {
+      if (!item.mean.empty()) add_squares(item.data, state.find(item.mean).data, sign);
+    }
+  };
+  square_variances(1);
   std::vector<Request> requests;
   for (const StateItem& item : state.items()) {
     if (!is_shared(item.policy)) continue;
@@ -82,6 +83,7 @@ void average(Communicator& comm, const State& state, const CallOptions& options)
         comm.all_reduce(item.data, mean ? ReduceOp::kAverage : ReduceOp::kMax, options));
   }
   for (Request& request : requests) request.wait();
+  square_variances(-1);
 }
 
 void hand_over(Communicator& comm, const State& state, int from, const CallOptions& options) {

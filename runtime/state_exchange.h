@@ -16,7 +16,8 @@ namespace motley::runtime {
 // unless all list the same names, shapes, dtypes and policies in the same order.
 void check_alike(Communicator& comm, const State& state, const CallOptions& options = {});
 
-// Items of kAverage become their mean over the group, those of kMaximum their maximum; others stay.
+// Items of kAverage become their mean over the group, variances (StateItem::mean) that of all
+// values together, those of kMaximum their maximum; others stay.
 //   cost    one all_reduce an item, all under way at once
 //   errors  what all_reduce throws; items are then undefined, on some members perhaps averaged
 void average(Communicator& comm, const State& state, const CallOptions& options = {});

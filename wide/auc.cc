@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
-
-#include "wide/logistic.h"
 
 namespace motley::wide {
 
@@ -35,21 +34,43 @@ std::optional<double> auc(std::span<const float> scores, std::span<const float> 
          (static_cast<double>(positives) * static_cast<double>(negatives));
 }
 
-Evaluation evaluate(std::span<const float> scores, std::span<const float> labels) {
+Evaluation evaluate(std::span<const float> scores, std::span<const float> labels,
+                    const EvaluateOptions& options) {
   assert(scores.size() == labels.size());
   Evaluation result{.rows = scores.size()};
   if (scores.empty()) return result;
-  double loss = 0;
-  std::size_t right = 0;
+  double loss = 0, log_loss = 0, squares = 0, weights = 0, probabilities = 0;
+  std::size_t right = 0, chosen = 0, found = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    loss += LogisticLoss::loss(scores[i], labels[i]);
+    const auto score = static_cast<double>(scores[i]);
+    const double weight = options.weights.empty() ? 1 : static_cast<double>(options.weights[i]);
+    weights += weight;
+    loss += weight * loss_of(options.loss, score, labels[i]);
+    log_loss += LogisticLoss::loss(score, labels[i]);
+    squares += 2 * loss_of(Loss::kSquared, score, labels[i]);
     result.positives += labels[i] > 0 ? 1 : 0;
-    right += (scores[i] >= 0) == (labels[i] > 0) ? 1 : 0;
+    right += (score >= 0) == (labels[i] > 0) ? 1 : 0;
+    chosen += score >= 0 ? 1 : 0;
+    found += score >= 0 && labels[i] > 0 ? 1 : 0;
+    probabilities += LogisticLoss::probability(score);
   }
   const auto n = static_cast<double>(scores.size());
-  result.log_loss = loss / n;
+  result.loss = weights > 0 ? loss / weights : 0;
+  result.log_loss = log_loss / n;
+  result.rmse = std::sqrt(squares / n);
   result.accuracy = static_cast<double>(right) / n;
   result.auc = auc(scores, labels);
+  const auto positives = static_cast<double>(result.positives);
+  if (result.positives > 0) {
+    result.calibration = probabilities / positives;
+    result.recall = static_cast<double>(found) / positives;
+  }
+  if (chosen > 0) result.precision = static_cast<double>(found) / static_cast<double>(chosen);
+  if (result.positives > 0 && positives < n) {
+    const double share = positives / n;
+    const double entropy = -share * std::log(share) - (1 - share) * std::log(1 - share);
+    result.normalised_entropy = result.log_loss / entropy;
+  }
   return result;
 }
 

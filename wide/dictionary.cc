@@ -75,4 +75,13 @@ Dictionary Dictionary::by_frequency(const Dataset& data) {
   return Dictionary(std::move(ids));
 }
 
+Dictionary Dictionary::grown(const Dataset& data) const {
+  std::vector<std::uint32_t> ids = ids_;
+  const Dictionary more = by_frequency(data);
+  for (const std::uint32_t id : more.ids()) {
+    if (slot(id) == kUnknown) ids.push_back(id);
+  }
+  return Dictionary(std::move(ids));
+}
+
 }  // namespace motley::wide

@@ -20,6 +20,8 @@ class Dictionary {
   explicit Dictionary(std::vector<std::uint32_t> ids);
   // Every id in `data`: by falling number of entries, then by id.
   static Dictionary by_frequency(const Dataset& data);
+  // With the ids of `data` that it lacks behind its own, in the same order.
+  Dictionary grown(const Dataset& data) const;
 
   std::size_t size() const noexcept { return ids_.size(); }
   std::span<const std::uint32_t> ids() const noexcept { return ids_; }

@@ -1,59 +1,59 @@
 // wide/fm.h: factorization machine of degree 2. What model.h says of the three functions holds
 // here.
 //
-//   score = sum_i w_i x_i + sum_{i<j} <v_i, v_j> x_i x_j
+//   score = linear part + sum_{i<j} <v_i, v_j> x_i x_j
 //
 // The pairs cost k per feature, as sum_{i<j} <v_i, v_j> x_i x_j = (|S|^2 - sum_i |v_i x_i|^2) / 2
 // with S = sum_i v_i x_i.  S. Rendle, "Factorization Machines", ICDM 2010, lemma 3.1.
 #pragma once
 
+#include <cstddef>
+
 namespace motley::wide {
 
 inline constexpr int kMaxFactors = 256;
 
-// K factors known to the compiler, or, if K = 0, `factors` of them. Weights of a feature: the
-// factors, then w.
-template <int K>
+// kPacks times P::kLanes factors known to the compiler, or, if kPacks = 0, `packs` times.
+template <class P, int kPacks = 0>
 struct FactorizationMachine {
-  static constexpr int kCapacity = K > 0 ? K : kMaxFactors;
+  using Scalar = typename P::Scalar;
+  static constexpr int kLanes = P::kLanes;
+  static constexpr int kCapacity = kPacks > 0 ? kPacks : kMaxFactors / P::kLanes;
   struct Sum {
-    float factors[kCapacity];  // S
-    float squares[kCapacity];  // sum of (v_i x_i)^2, for each factor
-    float linear;
+    P factors[kCapacity];  // S
+    P squares[kCapacity];  // sum of (v_i x_i)^2, for each factor
   };
 
-  int factors = K;
+  int packs = kPacks;
 
-  int k() const {
-    if constexpr (K > 0) {
-      return K;
-    } else {
-      return factors;
+  constexpr int size() const { return kPacks > 0 ? kPacks : packs; }
+  constexpr std::size_t width() const { return static_cast<std::size_t>(size() * kLanes); }
+  constexpr std::size_t scratch() const { return 0; }
+  constexpr void clear(Sum& sum, Scalar* /*scratch*/) const {
+    for (int p = 0; p < size(); ++p) sum.factors[p] = sum.squares[p] = P(0);
+  }
+  constexpr void gather(Sum& sum, const Scalar* v, int /*field*/, Scalar x) const {
+    for (int p = 0; p < size(); ++p) {
+      const P t = P::load(v + p * P::kLanes) * P(x);
+      sum.factors[p] = sum.factors[p] + t;
+      sum.squares[p] = sum.squares[p] + t * t;
     }
   }
-  int weights() const { return k() + 1; }
-  void clear(Sum& sum) const {
-    for (int d = 0; d < k(); ++d) sum.factors[d] = sum.squares[d] = 0;
-    sum.linear = 0;
-  }
-  void gather(const float* weights, float value, Sum& sum) const {
-    for (int d = 0; d < k(); ++d) {
-      const float t = weights[d] * value;
-      sum.factors[d] += t;
-      sum.squares[d] += t * t;
+  constexpr Scalar score(const Sum& sum) const {
+    P pairs(0);
+    for (int p = 0; p < size(); ++p) {
+      pairs = pairs + sum.factors[p] * sum.factors[p] - sum.squares[p];
     }
-    sum.linear += weights[k()] * value;
+    return total(pairs) / 2;
   }
-  float score(const Sum& sum) const {
-    float pairs = 0;
-    for (int d = 0; d < k(); ++d) pairs += sum.factors[d] * sum.factors[d] - sum.squares[d];
-    return sum.linear + 0.5f * pairs;
-  }
-  void scatter(const float* weights, float value, const Sum& sum, float slope,
-               float* gradient) const {
-    const float g = slope * value;
-    for (int d = 0; d < k(); ++d) gradient[d] = g * (sum.factors[d] - weights[d] * value);
-    gradient[k()] = g;
+  // emit(d, gradient) for the weights v[d], v[d + 1], … of one P at a time.
+  template <class Emit>
+  constexpr void scatter(const Sum& sum, const Scalar* v, int /*field*/, Scalar x, Scalar slope,
+                         Emit emit) const {
+    for (int p = 0; p < size(); ++p) {
+      const int d = p * P::kLanes;
+      emit(d, P(slope * x) * (sum.factors[p] - P::load(v + d) * P(x)));
+    }
   }
 };
 

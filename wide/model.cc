@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <utility>
+#include <vector>
 
 #include "comm/error.h"
 #include "wide/fm.h"
@@ -15,13 +15,13 @@
 namespace motley::wide {
 
 void check(const ModelOptions& options) {
-  if (options.kind == ModelKind::kFm && (options.factors < 1 || options.factors > kMaxFactors)) {
+  if (has_factors(options.kind) && (options.factors < 1 || options.factors > kMaxFactors)) {
     throw Error(ErrorCode::kInvalid, fmt::format("model: k is {}, but must be in [1, {}]",
                                                  options.factors, kMaxFactors));
   }
-  if (!(options.init_scale >= 0) || !std::isfinite(options.init_scale)) {
+  if (!std::isfinite(options.init_scale)) {
     throw Error(ErrorCode::kInvalid,
-                fmt::format("model: init_scale is {}, but must be at least 0", options.init_scale));
+                fmt::format("model: init_scale is {}, but must be finite", options.init_scale));
   }
   if (!(options.initial_accumulator > 0) || !std::isfinite(options.initial_accumulator)) {
     throw Error(ErrorCode::kInvalid,
@@ -32,86 +32,195 @@ void check(const ModelOptions& options) {
 
 namespace {
 
-// Uniform in [-1, 1): the upper 24 bits, so that every standard library gives the same.
-float uniform(std::mt19937_64& random) {
-  return static_cast<float>(random() >> 40) * 0x1p-23f - 1.0f;
+// splitmix64, so that every standard library gives the same. G. Steele, D. Lea, C. Flood, "Fast
+// splittable pseudorandom number generators", OOPSLA 2014.
+class Uniform {
+ public:
+  explicit Uniform(std::uint64_t seed) : state_(seed) {}
+  float next() {  // in [0, 1), of the upper 24 bits
+    state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<float>((x ^ (x >> 31)) >> 40) * 0x1p-24f;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+constexpr std::size_t kMaxFields = 65'535;
+
+std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Bytes as text.
+std::string gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
+
+void check_memory(const Layout& layout) {
+  const double bytes = static_cast<double>(layout.size()) * sizeof(float);
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes <= memory) return;
+  const std::string fields =
+      layout.fields > 0 ? fmt::format(" and {} fields", layout.fields) : std::string();
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("model: {} features{} with k {} need {}, but this machine has {}. "
+                          "Use a smaller k, or fewer features",
+                          layout.slots, fields, layout.factors, gib(bytes), gib(memory)));
+}
+
+ModelOptions resolved(ModelOptions options) {
+  if (options.loss == Loss::kDefault) options.loss = default_loss(options.kind);
+  if (options.init_scale < 0) options.init_scale = options.kind == ModelKind::kFfm ? 0.66f : 0.2f;
+  return options;
 }
 
 }  // namespace
 
-const char* name(ModelKind kind) noexcept { return kind == ModelKind::kLogistic ? "lr" : "fm"; }
-
-ModelKind model_kind(const std::string& text) {
-  for (const ModelKind kind : {ModelKind::kLogistic, ModelKind::kFm}) {
-    if (text == name(kind)) return kind;
-  }
-  throw Error(ErrorCode::kInvalid, fmt::format("model: there is no \"{}\". Use lr or fm", text));
+Loss default_loss(ModelKind kind) noexcept {
+  return kind == ModelKind::kSvm ? Loss::kSquaredHinge : Loss::kLogistic;
 }
 
-Model::Model(const ModelOptions& options, Dictionary dictionary)
-    : options_(options), dictionary_(std::move(dictionary)) {
+bool has_factors(ModelKind kind) noexcept {
+  return kind != ModelKind::kLogistic && kind != ModelKind::kSvm;
+}
+
+bool has_fields(ModelKind kind) noexcept {
+  return kind == ModelKind::kFfm || kind == ModelKind::kFwfm;
+}
+
+Layout Layout::of(const ModelOptions& options, std::size_t slots, std::size_t fields) {
+  Layout layout{.slots = slots,
+                .planes = static_cast<std::size_t>(wide::planes(options.optimizer)),
+                .fields = has_fields(options.kind) ? fields : 0};
+  if (has_factors(options.kind)) {
+    layout.factors = static_cast<std::size_t>(options.factors);
+    layout.block = layout.factors <= 4 ? 4 : layout.factors <= 8 ? 8 : round_up(layout.factors, 16);
+    layout.width =
+        options.kind == ModelKind::kFfm ? round_up(fields * layout.block, 16) : layout.block;
+  }
+  if (options.kind == ModelKind::kFwfm) layout.pairs = fields * fields;
+  layout.shared = round_up(kPairs + layout.pairs, 16);
+  return layout;
+}
+
+bool Layout::is_weight(std::size_t index) const noexcept {
+  if (index < linear_begin()) {
+    return index == kBias || (index >= kPairs && index < kPairs + pairs);
+  }
+  if (index < linear(slots)) return (index - linear_begin()) % linear_stride() == 0;
+  if (index < factors_begin()) return false;
+  const std::size_t at = (index - factors_begin()) % factors_stride();
+  return at < width && at % block < factors && (at < fields * block || width == block);
+}
+
+Model::Model(const ModelOptions& options, Dictionary dictionary, std::vector<std::uint32_t> fields)
+    : options_(resolved(options)), dictionary_(std::move(dictionary)), fields_(std::move(fields)) {
   check(options);
-  const std::size_t k =
-      options.kind == ModelKind::kFm ? static_cast<std::size_t>(options.factors) : 0;
-  layout_ = {.slots = dictionary_.size(), .weights = k + 1};
-  const double bytes = static_cast<double>(layout_.size()) * sizeof(float);
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes > memory) {
-    throw Error(
-        ErrorCode::kInvalid,
-        fmt::format(
-            "model: {} features with k {} need {:.2f} GiB, but this machine has {:.2f} GiB. "
-            "Use a smaller k, or fewer features",
-            layout_.slots, k, bytes / (1 << 30), memory / (1 << 30)));
+  layout_ = Layout::of(options_, dictionary_.size(), fields_.size());
+  if (layout_.fields * std::max(layout_.fields, layout_.width) > std::size_t{1} << 28) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("model: {} fields with k {} are more than this kind can have. Use a "
+                            "smaller k, or fewer fields",
+                            layout_.fields, layout_.factors));
   }
+  check_memory(layout_);
   state_.assign(layout_.size(), 0.0f);
-  state_[1] = options.initial_accumulator;
-  std::mt19937_64 random(options.seed);
-  const float scale = k > 0 ? options.init_scale / std::sqrt(static_cast<float>(k)) : 0.0f;
+  const float accumulator =
+      options.optimizer == Optimizer::kAdaGrad ? options.initial_accumulator : 0.0f;
+  if (layout_.planes == 2) std::fill_n(&state_[layout_.shared], layout_.shared, accumulator);
+  std::fill_n(&state_[Layout::kPairs], layout_.pairs, 1.0f);
+  Uniform random(options.seed);
+  const bool centred = options_.kind != ModelKind::kFfm;
+  std::vector<bool> used(layout_.width);
+  for (std::size_t d = 0; d < used.size(); ++d) {
+    used[d] = layout_.is_weight(layout_.factors_begin() + d);
+  }
+  const float scale = options_.init_scale / std::sqrt(static_cast<float>(layout_.factors));
   for (std::size_t slot = 0; slot < layout_.slots; ++slot) {
-    float* const row = state_.data() + layout_.row(slot);
-    for (std::size_t d = 0; d < k; ++d) row[d] = scale * uniform(random);
-    std::fill_n(row + layout_.weights, layout_.weights, options.initial_accumulator);
+    if (layout_.planes == 2) state_[layout_.linear(slot) + 1] = accumulator;
+    float* const row = state_.data() + layout_.factors_of(slot);
+    for (std::size_t d = 0; d < layout_.width; ++d) {
+      if (used[d]) row[d] = scale * (centred ? 2 * random.next() - 1 : random.next());
+    }
+    if (layout_.planes == 2) std::fill_n(row + layout_.width, layout_.width, accumulator);
   }
 }
 
-Samples Model::prepare(Dataset data) const {
-  Samples out;
-  std::size_t kept = 0;
-  for (std::size_t r = 0; r < data.rows(); ++r) {
-    const std::size_t begin = data.row_begin[r];
-    const std::size_t end = data.row_begin[r + 1];
-    double squares = 0;
-    for (std::size_t e = begin; e < end; ++e) {
-      squares += static_cast<double>(data.values[e]) * static_cast<double>(data.values[e]);
-    }
-    const bool divide = options_.normalisation == Normalisation::kInstance && squares > 0;
-    const double norm = divide ? std::sqrt(squares) : 1.0;
-    data.row_begin[r] = kept;  // its old value was last needed as this row's begin
-    for (std::size_t e = begin; e < end; ++e) {
-      const std::uint32_t slot = dictionary_.slot(data.ids[e]);
-      if (slot == Dictionary::kUnknown) continue;
-      data.ids[kept] = slot;
-      data.values[kept] = static_cast<float>(static_cast<double>(data.values[e]) / norm);
-      ++kept;
+namespace {
+
+// Those of `known` and of `data`, ascending, for models that look at them.
+std::vector<std::uint32_t> fields_with(ModelKind kind, std::vector<std::uint32_t> known,
+                                       const Dataset& data) {
+  if (!has_fields(kind)) return {};
+  known.insert(known.end(), data.fields.begin(), data.fields.end());
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  if (known.size() > kMaxFields) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("model: {} fields exceed the limit of {}", known.size(), kMaxFields));
+  }
+  return known;
+}
+
+}  // namespace
+
+Model Model::of(const ModelOptions& options, const Dataset& data) {
+  std::vector<std::uint32_t> fields = fields_with(options.kind, {}, data);
+  Model model(options, Dictionary::by_frequency(data), std::move(fields));
+  model.recipe_ = data.recipe;
+  return model;
+}
+
+Model Model::grown(const Dataset& data) const {
+  if (data.recipe != recipe_) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("model: it was trained on rows read as \"{}\", but these are read as "
+                            "\"{}\"",
+                            recipe_, data.recipe));
+  }
+  Model out(options_, dictionary_.grown(data), fields_with(options_.kind, fields_, data));
+  out.recipe_ = recipe_;
+  out.offset_ = offset_;
+  std::vector<std::size_t> place(fields_.size());  // of its fields among all
+  for (std::size_t f = 0; f < fields_.size(); ++f) {
+    const auto at = std::lower_bound(out.fields_.begin(), out.fields_.end(), fields_[f]);
+    place[f] = static_cast<std::size_t>(at - out.fields_.begin());
+  }
+  const Layout& from = layout_;
+  const Layout& to = out.layout_;
+  const auto copy = [&](std::size_t source, std::size_t n, std::size_t target) {
+    std::copy_n(&state_[source], n, &out.state_[target]);
+  };
+  for (std::size_t plane = 0; plane < from.planes; ++plane) {
+    copy(plane * from.shared, Layout::kPairs, plane * to.shared);
+    for (std::size_t f = 0; f < place.size() && from.pairs > 0; ++f) {
+      for (std::size_t g = 0; g < place.size(); ++g) {
+        copy(plane * from.shared + Layout::kPairs + f * place.size() + g, 1,
+             plane * to.shared + Layout::kPairs + place[f] * to.fields + place[g]);
+      }
     }
   }
-  out.unknown_entries = data.entries() - kept;
-  data.row_begin.back() = kept;
-  data.ids.resize(kept);
-  data.values.resize(kept);
-  out.row_begin = std::move(data.row_begin);
-  out.labels = std::move(data.labels);
-  out.slots = std::move(data.ids);
-  out.values = std::move(data.values);
+  copy(from.linear_begin(), from.slots * from.linear_stride(), to.linear_begin());
+  const bool by_field = options_.kind == ModelKind::kFfm;
+  for (std::size_t slot = 0; slot < from.slots && from.width > 0; ++slot) {
+    for (std::size_t plane = 0; plane < from.planes; ++plane) {
+      const std::size_t source = from.factors_of(slot) + plane * from.width;
+      const std::size_t target = to.factors_of(slot) + plane * to.width;
+      if (!by_field) copy(source, from.width, target);
+      for (std::size_t f = 0; f < place.size() && by_field; ++f) {
+        copy(source + f * from.block, from.block, target + place[f] * to.block);
+      }
+    }
+  }
   return out;
 }
 
-std::vector<float> Model::scores(const Samples& samples) const {
+std::vector<float> Model::scores(const Samples& samples, int threads) const {
   std::vector<float> out(samples.rows());
-  make_flow(options_, layout_)->score(samples, state_, out);
+  make_flow(options_, layout_, {.threads = threads})->score(samples, state_, out);
   for (std::size_t r = 0; r < out.size(); ++r) {
+    out[r] += offset_;
     if (std::isfinite(out[r])) continue;
     throw Error(
         ErrorCode::kInvalid,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/device/engine.h"
 #include "wide/kernel/flow.h"
 
 namespace motley::wide {
@@ -24,37 +25,182 @@ void require(bool holds, const char* option, double value, const char* range) {
 
 void check(const TrainOptions& o) {
   check(o.model);
-  require(o.epochs >= 1, "epochs", o.epochs, "at least 1");
-  require(o.learning_rate > 0 && std::isfinite(o.learning_rate), "learning_rate",
+  require(o.epochs >= 0, "epochs", o.epochs, "at least 0");
+  require(o.learning_rate != 0 && std::isfinite(o.learning_rate), "learning_rate",
           static_cast<double>(o.learning_rate), "above 0");
+  require(o.l1 >= 0 && std::isfinite(o.l1), "l1", static_cast<double>(o.l1), "at least 0");
+  require(o.l1_factors >= 0 && std::isfinite(o.l1_factors), "l1_factors",
+          static_cast<double>(o.l1_factors), "at least 0");
+  require(o.threads >= 1 && o.threads <= 1024, "threads", o.threads, "in [1, 1024]");
   require(o.l2 >= 0 && std::isfinite(o.l2), "l2", static_cast<double>(o.l2), "at least 0");
-  require(o.l2_factors >= 0 && std::isfinite(o.l2_factors), "l2_factors",
-          static_cast<double>(o.l2_factors), "at least 0");
+  require(std::isfinite(o.l2_factors), "l2_factors", static_cast<double>(o.l2_factors), "finite");
   require(o.batch_rows >= 1, "batch_rows", static_cast<double>(o.batch_rows), "at least 1");
   require(o.patience >= 1, "patience", o.patience, "at least 1");
+  require(o.positive_weight > 0 && std::isfinite(o.positive_weight), "positive_weight",
+          static_cast<double>(o.positive_weight), "above 0");
+  require(o.negative_rate > 0 && o.negative_rate <= 1, "negative_rate",
+          static_cast<double>(o.negative_rate), "in (0, 1]");
   require(o.size >= 1, "size", o.size, "at least 1");
   require(o.rank >= 0 && o.rank < o.size, "rank", o.rank, "in [0, size)");
 }
 
 namespace {
 
-Model fresh_model(const Dataset& train, const TrainOptions& options) {
-  check(options);
+constexpr std::size_t kGroup = 32;  // rows that stay neighbours in all epochs
+
+// 0 … n - 1, drawn without <random>'s distributions, whose results differ between libraries.
+std::vector<std::uint64_t> shuffled(std::size_t n, std::uint64_t seed) {
+  std::vector<std::uint64_t> order(n);
+  std::iota(order.begin(), order.end(), std::uint64_t{0});
+  std::mt19937_64 random(seed);
+  for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  return order;
+}
+
+// Targets far from 0 would take the bias an epoch to reach.
+void begin_at_mean(Model& model, const Dataset& train) {
+  if (model.options().loss != Loss::kSquared) return;
+  const double sum = std::accumulate(train.labels.begin(), train.labels.end(), 0.0);
+  model.weights()[Layout::kBias] = static_cast<float>(sum / static_cast<double>(train.rows()));
+}
+
+// FTRL keeps z, of which the weight follows: z of the weights as they begin.
+void settle_ftrl(Model& model, const TrainOptions& o) {
+  const Layout& layout = model.layout();
+  const float rate = o.learning_rate * std::sqrt(static_cast<float>(o.size));
+  const auto settle = [&](std::size_t weight, std::size_t stride, float l1, float l2) {
+    float* const s = &model.weights()[weight];
+    if (s[0] == 0) return;
+    s[stride] = -s[0] * (Rates{}.beta / rate + l2) - std::copysign(l1, s[0]);
+  };
+  for (std::size_t i = 0; i < layout.shared; ++i) settle(i, layout.shared, 0, 0);
+  for (std::size_t slot = 0; slot < layout.slots; ++slot) {
+    settle(layout.linear(slot), 1, o.l1, o.l2);
+    for (std::size_t d = 0; d < layout.width; ++d) {
+      settle(layout.factors_of(slot) + d, layout.width, o.l1_factors, o.l2_factors);
+    }
+  }
+}
+
+// What is left to the trainer becomes what suits model and data.
+TrainOptions settled(TrainOptions o, bool validates) {
+  check(o);
+  const bool squared = o.model.loss == Loss::kSquared;
+  if (o.epochs == 0) o.epochs = validates ? 100 : 20;
+  if (o.learning_rate < 0) {
+    o.learning_rate = has_factors(o.model.kind) ? 0.1f : 0.2f;
+    if (squared) o.learning_rate /= 4;
+    if (o.model.optimizer == Optimizer::kAdam) o.learning_rate /= 20;
+  }
+  if (o.l2_factors < 0) {
+    o.l2_factors = squared ? 2e-2f : o.model.kind == ModelKind::kFfm ? 1e-4f : 5e-4f;
+  }
+  return o;
+}
+
+TrainOptions settled_for(const Model& model, TrainOptions o, bool validates) {
+  o.model = model.options();
+  return settled(std::move(o), validates);
+}
+
+// What of the training data counts, and how much.
+Dataset chosen(Dataset train, const TrainOptions& o) {
   if (train.rows() == 0) throw Error(ErrorCode::kInvalid, "train: the data set has no rows");
+  if (o.negative_rate < 1) {
+    std::mt19937_64 random(o.seed ^ 0x6e65676174697665u);
+    std::vector<std::uint64_t> kept;
+    for (std::size_t r = 0; r < train.rows(); ++r) {
+      const auto drawn = static_cast<double>(random() >> 11) * 0x1p-53;
+      if (train.labels[r] > 0 || drawn < static_cast<double>(o.negative_rate)) kept.push_back(r);
+    }
+    if (kept.empty()) {
+      throw Error(ErrorCode::kInvalid, "train: negative_rate leaves no rows. Raise it");
+    }
+    train = rows_of(train, kept);
+  }
+  if (o.positive_weight != 1) {
+    if (train.weights.empty()) train.weights.assign(train.rows(), 1.0f);
+    for (std::size_t r = 0; r < train.rows(); ++r) {
+      if (train.labels[r] > 0) train.weights[r] *= o.positive_weight;
+    }
+  }
+  return train;
+}
+
+// Scores stay what they are, in data of which another share of negative rows is left.
+void set_rate(Model& model, float negative_rate) {
+  const float offset = std::log(negative_rate);
+  if (offset == model.offset()) return;
+  if (model.options().optimizer == Optimizer::kFtrl) {  // whose weights follow from what it keeps
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("train: negative_rate is {}, but the initial model, by ftrl, had {}",
+                            negative_rate, std::exp(model.offset())));
+  }
+  model.weights()[Layout::kBias] += model.offset() - offset;
+  model.set_offset(offset);
+}
+
+Model fresh_model(const Dataset& train, const TrainOptions& options) {
   ModelOptions model = options.model;
   model.seed = options.seed;
-  return Model(model, Dictionary::by_frequency(train));
+  Model fresh = Model::of(model, train);
+  begin_at_mean(fresh, train);
+  if (fresh.options().optimizer == Optimizer::kFtrl) settle_ftrl(fresh, options);
+  fresh.set_offset(std::log(options.negative_rate));
+  return fresh;
+}
+
+UpdateOptions update_options(const TrainOptions& o) {
+  return {.learning_rate = o.learning_rate * std::sqrt(static_cast<float>(o.size)),
+          .l1 = o.l1,
+          .l2 = o.l2,
+          .l1_factors = o.l1_factors,
+          .l2_factors = o.l2_factors,
+          .batch_rows = o.batch_rows};
+}
+
+std::unique_ptr<Flow> flow_for(const Model& model, const TrainOptions& o) {
+  if (o.processor == Processor::kCuda) return make_device_flow(model.options(), model.layout());
+  return make_flow(model.options(), model.layout(), {.threads = o.threads});
 }
 
 }  // namespace
 
+// What a run begins with.
+struct TrainingRun::Start {
+  TrainOptions options;
+  Dataset train;
+  Model model;
+
+  static Start afresh(Dataset data, TrainOptions options) {
+    Dataset train = chosen(std::move(data), options);
+    Model model = fresh_model(train, options);
+    return {std::move(options), std::move(train), std::move(model)};
+  }
+  static Start from(const Model& initial, Dataset data, TrainOptions options) {
+    Dataset train = chosen(std::move(data), options);
+    Model model = initial.grown(train);
+    set_rate(model, options.negative_rate);
+    return {std::move(options), std::move(train), std::move(model)};
+  }
+};
+
 TrainingRun::TrainingRun(Dataset train, std::optional<Dataset> validation,
                          const TrainOptions& options)
-    : options_(options),
-      model_(fresh_model(train, options)),
-      train_(model_.prepare(std::move(train))),
-      flow_(make_flow(model_.options(), model_.layout())),
-      order_(train_.rows()) {
+    : TrainingRun(Start::afresh(std::move(train), settled(options, validation.has_value())),
+                  std::move(validation)) {}
+
+TrainingRun::TrainingRun(Dataset train, std::optional<Dataset> validation,
+                         const TrainOptions& options, const Model& initial)
+    : TrainingRun(Start::from(initial, std::move(train),
+                              settled_for(initial, options, validation.has_value())),
+                  std::move(validation)) {}
+
+TrainingRun::TrainingRun(Start start, std::optional<Dataset> validation)
+    : options_(std::move(start.options)),
+      model_(std::move(start.model)),
+      train_(model_.prepare(std::move(start.train))),
+      flow_(flow_for(model_, options_)) {
   if (validation) validation_ = model_.prepare(std::move(*validation));
   const std::size_t n = train_.rows();
   const auto size = static_cast<std::size_t>(options_.size);
@@ -62,6 +208,9 @@ TrainingRun::TrainingRun(Dataset train, std::optional<Dataset> validation,
   if (options_.sync_rows == 0) options_.sync_rows = largest_share;
   steps_per_epoch_ =
       static_cast<std::int64_t>((largest_share + options_.sync_rows - 1) / options_.sync_rows);
+  order_.resize(n);
+  std::iota(order_.begin(), order_.end(), std::uint64_t{0});
+  if (options_.shuffles) train_.reorder(shuffled(n, options_.seed));
   begin_epoch();
 }
 
@@ -83,7 +232,8 @@ std::uint64_t TrainingRun::rows_planned() const noexcept {
 
 std::optional<Evaluation> TrainingRun::validate() const {
   if (!validation_) return std::nullopt;
-  return evaluate(model_.scores(*validation_), validation_->labels);
+  return evaluate(model_.scores(*validation_, options_.threads), validation_->labels,
+                  {.loss = model_.options().loss, .weights = validation_->weights});
 }
 
 double TrainingRun::running_loss() const noexcept {
@@ -92,11 +242,17 @@ double TrainingRun::running_loss() const noexcept {
 }
 
 void TrainingRun::begin_epoch() {
-  // From the identity each time, so that an epoch's order depends on seed and epoch alone. Drawn
-  // without <random>'s distributions, whose results differ between standard libraries.
-  std::iota(order_.begin(), order_.end(), std::uint64_t{0});
-  std::mt19937_64 random(options_.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(epoch_));
-  for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+  // Groups of neighbours, which the constructor drew at random, change places: rows that are used
+  // one after the other lie together. An epoch's order depends on seed and epoch alone.
+  const auto groups =
+      shuffled((order_.size() + kGroup - 1) / kGroup,
+               options_.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(epoch_) + 1);
+  std::size_t next = 0;
+  for (const std::uint64_t group : groups) {
+    if (!options_.shuffles) break;
+    const std::uint64_t end = std::min<std::uint64_t>((group + 1) * kGroup, order_.size());
+    for (std::uint64_t row = group * kGroup; row < end; ++row) order_[next++] = row;
+  }
   ++epoch_;
   epoch_loss_ = 0;
   next_row_ = share_begin(options_.rank);
@@ -109,7 +265,7 @@ void TrainingRun::end_epoch() {
                      .train_loss = share > 0 ? epoch_loss_ / static_cast<double>(share) : 0};
   report.validation = validate();
   if (report.validation) {
-    const double loss = report.validation->log_loss;
+    const double loss = report.validation->loss;
     if (best_epoch_ == 0 || loss < best_loss_) {
       best_loss_ = loss;
       best_epoch_ = epoch_;
@@ -135,13 +291,8 @@ bool TrainingRun::next_step() {
   }
   const std::size_t end = share_begin(options_.rank + 1);
   const std::size_t n = std::min(options_.sync_rows, end - next_row_);
-  const float workers = static_cast<float>(options_.size);
-  const UpdateOptions update{.learning_rate = options_.learning_rate * std::sqrt(workers),
-                             .l2 = options_.l2,
-                             .l2_factors = options_.l2_factors,
-                             .batch_rows = options_.batch_rows};
-  const double loss =
-      flow_->train(train_, std::span(order_).subspan(next_row_, n), update, model_.weights());
+  const double loss = flow_->train(train_, std::span(order_).subspan(next_row_, n),
+                                   update_options(options_), model_.weights());
   if (!std::isfinite(loss)) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("train: diverged in epoch {} after {} rows: the loss is {}. Lower the "
@@ -154,6 +305,27 @@ bool TrainingRun::next_step() {
   ++step_;
   --steps_left_;
   return true;
+}
+
+std::vector<Evaluation> cross_validate(const Dataset& data, int folds,
+                                       const TrainOptions& options) {
+  require(folds >= 2 && static_cast<std::size_t>(folds) <= data.rows(), "folds", folds,
+          "at least 2, and at most the rows");
+  const std::vector<std::uint64_t> order = shuffled(data.rows(), options.seed);
+  std::vector<Evaluation> results;
+  for (int fold = 0; fold < folds; ++fold) {
+    std::vector<std::uint64_t> inside;
+    std::vector<std::uint64_t> outside;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      (i % static_cast<std::size_t>(folds) == static_cast<std::size_t>(fold) ? outside : inside)
+          .push_back(order[i]);
+    }
+    TrainingRun run(rows_of(data, inside), rows_of(data, outside), options);
+    while (run.next_step()) {
+    }
+    results.push_back(*run.validate());
+  }
+  return results;
 }
 
 }  // namespace motley::wide

@@ -30,6 +30,8 @@ namespace motley::wide {
 
 class Flow;
 
+enum class Processor : std::uint8_t { kCpu, kCuda };
+
 struct EpochReport {
   int epoch = 0;                         // from 1
   double train_loss = 0;                 // mean over this worker's rows, each before its update
@@ -38,15 +40,33 @@ struct EpochReport {
 
 struct TrainOptions {
   ModelOptions model;
-  int epochs = 20;             // passes over the data, at most
-  float learning_rate = 0.1f;  // of AdaGrad, for one worker
-  float l2 = 2e-5f;            // on linear weights, per entry that uses the weight
-  float l2_factors = 5e-4f;    // on factors
+  // Passes over the data, at most. 0: 100 where validation data stops training early, else 20.
+  int epochs = 0;
+  // For one worker. Below 0: 0.1, for models without factors 0.2; a quarter of it for squared loss,
+  // a twentieth by Adam.
+  float learning_rate = -1;
+  float l1 = 0;  // on linear weights, per entry that uses the weight (optimizer.h)
+  float l2 = 2e-5f;
+  float l1_factors = 0;  // on factors
+  // Below 0: 5e-4, for an FFM, whose features have many, 1e-4; 2e-2 for squared loss.
+  float l2_factors = -1;
   std::size_t batch_rows = 1;  // rows per update; 1 learns most per epoch
-  std::size_t sync_rows = 0;   // rows of this worker per step; 0: its whole share of an epoch
-  int patience = 3;            // epochs without a better validation loss before an early stop
-  std::uint64_t seed = 1;      // of the shuffles and of the model's initial values
-  int rank = 0;                // this worker, in [0, size)
+  // Several threads go through an epoch together. Row by row (batch_rows 1) their model is not the
+  // same each time; by batches it is, with the bits of one thread.
+  int threads = 1;
+  // kCuda: the current device trains, batch_rows above 1 deterministically, row by row with its
+  // blocks sharing the model; LR, SVM, FM with k up to 32 and FFM with k up to 4, by SGD, AdaGrad
+  // or FTRL. The state goes there and back in every step. Scores are the CPU's.
+  Processor processor = Processor::kCpu;
+  std::size_t sync_rows = 0;  // rows of this worker per step; 0: its whole share of an epoch
+  int patience = 3;           // epochs without a better validation loss before an early stop
+  std::uint64_t seed = 1;     // of the shuffles and of the model's initial values
+  bool shuffles = true;       // false: rows go in the order of the data set
+  float positive_weight = 1;  // times the weight of rows with label 1; moves predictions, too
+  // Rows with label 0 are kept with this chance, in (0, 1], in all epochs alike; scores are moved
+  // by its logarithm, so that predictions stay probabilities of the data as it was.
+  float negative_rate = 1;
+  int rank = 0;  // this worker, in [0, size)
   int size = 1;
   std::function<void(const EpochReport&)> on_epoch;  // after each epoch
 };
@@ -57,8 +77,12 @@ void check(const TrainOptions& options);
 class TrainingRun {
  public:
   // Features of `train` become the model's. With validation data, training stops early and the best
-  // epoch's state is kept. Throws kInvalid for options out of range or a data set without rows.
+  // epoch's state is kept. Throws kInvalid for options out of range, a data set without rows, or a
+  // model that the processor does not train; kUnavailable where there is no such processor.
   TrainingRun(Dataset train, std::optional<Dataset> validation, const TrainOptions& options);
+  // Goes on from `initial`, grown by what `train` has and it lacks; options.model is not looked at.
+  TrainingRun(Dataset train, std::optional<Dataset> validation, const TrainOptions& options,
+              const Model& initial);
   TrainingRun(TrainingRun&&) noexcept;
   ~TrainingRun();
 
@@ -81,14 +105,17 @@ class TrainingRun {
 
   Model& model() noexcept { return model_; }
   const Model& model() const noexcept { return model_; }
-  const Samples& samples() const noexcept { return train_; }
+  const Samples& samples() const noexcept { return train_; }  // in an order of their own
   const std::vector<EpochReport>& reports() const noexcept { return reports_; }
   // The model as it is now on the validation data, if there is any.
   std::optional<Evaluation> validate() const;
+  const std::optional<Samples>& validation() const noexcept { return validation_; }
   // The epoch whose state the model has, once training is over.
   int best_epoch() const noexcept { return best_epoch_; }
 
  private:
+  struct Start;
+  TrainingRun(Start start, std::optional<Dataset> validation);
   void begin_epoch();
   void end_epoch();
   std::size_t share_begin(int rank) const noexcept;
@@ -98,7 +125,7 @@ class TrainingRun {
   Samples train_;
   std::optional<Samples> validation_;
   std::unique_ptr<Flow> flow_;
-  std::vector<std::uint64_t> order_;  // all rows, as shuffled for this epoch
+  std::vector<std::uint64_t> order_;  // of rows of train_, for this epoch
   std::size_t next_row_ = 0;          // in order_
   std::int64_t steps_left_ = 0;       // of this epoch
   std::int64_t steps_per_epoch_ = 0;
@@ -112,5 +139,10 @@ class TrainingRun {
   double best_loss_ = 0;
   int best_epoch_ = 0;
 };
+
+// Trains on all but each of `folds` parts of the rows in turn, each stopped early by the part that
+// is left out, and evaluates that part: [folds] results. Parts are drawn by options.seed. Throws
+// kInvalid for folds outside [2, rows].
+std::vector<Evaluation> cross_validate(const Dataset& data, int folds, const TrainOptions& options);
 
 }  // namespace motley::wide

@@ -356,11 +356,14 @@ Verdict check(CallKind kind, const Algorithm& family, int size, const Topology* 
   const int roots = has_root(kind) ? size : 1;
   for (int root = 0; root < roots; ++root) {
     std::vector<Schedule> schedules;
+    std::vector<Schedule> rests;
     for (int rank = 0; rank < size; ++rank) {
-      schedules.push_back(
-          family.make({.rank = rank, .size = size, .root = root, .topology = topology}));
+      const Shape shape{.rank = rank, .size = size, .root = root, .topology = topology};
+      schedules.push_back(family.make(shape));
+      if (family.rest != nullptr) rests.push_back(family.rest(shape));
     }
-    Verdict verdict = check(kind, schedules, root);
+    Verdict verdict = check(family.moves_as(kind), schedules, root);
+    if (verdict.ok() && !rests.empty()) verdict = check(kind, rests, root);
     if (verdict.ok()) continue;
     verdict.flaw = fmt::format("{} ({}), root {}: {}", name(kind), family.name, root, verdict.flaw);
     return verdict;

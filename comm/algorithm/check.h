@@ -41,8 +41,8 @@ struct Verdict {
 //   cost  O(messages * chunks moved) time, O(ranks * chunks) memory
 Verdict check(CallKind kind, const std::vector<Schedule>& schedules, int root = 0);
 
-// Judges a family for one group size and, if has_root(kind), for every root. `topology`, if any, is
-// that of the group.
+// Judges a family for one group size and, if has_root(kind), for every root; both schedules of one
+// that has a `rest`. `topology`, if any, is that of the group.
 Verdict check(CallKind kind, const Algorithm& family, int size, const Topology* topology = nullptr);
 
 }  // namespace motley

@@ -6,7 +6,8 @@
 
 namespace motley {
 
-Chooser::Chooser(Topology topology) : world_{std::move(topology), {}} {
+Chooser::Chooser(Topology topology)
+    : world_{std::move(topology), {}}, decided_(std::make_unique<Decisions>()) {
   std::map<std::tuple<int, int, double>, int> kinds;
   for (const Host& host : world().hosts()) {
     const auto next = static_cast<int>(kinds.size());
@@ -27,11 +28,25 @@ int Chooser::choose(const Choice& call, const Group& group) {
   Layout& layout = layout_of(group);
   Choice largest = call;
   largest.bytes = std::bit_ceil(call.bytes);
-  const std::tuple key(call.kind, call.root, largest.bytes);
+  const std::tuple key(call.kind, call.memory, call.root, largest.bytes);
   const auto found = layout.chosen.find(key);
   if (found != layout.chosen.end()) return found->second;
   if (layout.chosen.size() == kChoices) layout.chosen.clear();
   return layout.chosen[key] = motley::choose(largest, layout.topology);
+}
+
+bool Chooser::decide(const Choice& call, int members, const PriceOfWhole& price) const {
+  const std::vector<Host>& hosts = world().hosts();
+  const auto most = std::max_element(hosts.begin(), hosts.end(), [](const Host& a, const Host& b) {
+    return a.ranks.size() < b.ranks.size();
+  });
+  if (most->ranks.size() < static_cast<std::size_t>(members)) return true;
+  const Topology among = world().subset({most->ranks.begin(), most->ranks.begin() + members});
+  Choice largest = call;
+  largest.root = 0;
+  largest.bytes = priced_bytes(call.kind, std::bit_ceil(call.bytes), members);
+  largest.whole = price(largest, among);
+  return motley::choose(largest, among) == kWhole;
 }
 
 Chooser::Layout& Chooser::layout_of(const Group& group) {

@@ -48,7 +48,12 @@ std::vector<Algorithm> list_of(CallKind kind) {
               {"two_level_pipelined", two_level_pipelined_all_to_all, has_levels},
               {"leader", leader_all_to_all, has_levels}};
     case CallKind::kAllToAllV:
-      return {{"direct", direct_all_to_all}, {"pairwise", pairwise_all_to_all}};
+      return {
+          {"direct", direct_all_to_all},
+          {"pairwise", pairwise_all_to_all},
+          {"two_level", two_level_all_to_all, has_levels, direct_all_to_all},
+          {"two_level_pipelined", two_level_pipelined_all_to_all, has_levels, direct_all_to_all},
+          {"leader", leader_all_to_all, has_levels, direct_all_to_all}};
     case CallKind::kSendRecv:
       return {{"direct", direct_send_recv}};
     case CallKind::kBarrier:

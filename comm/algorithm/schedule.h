@@ -121,6 +121,15 @@ struct Algorithm {
   Schedule (*make)(const Shape& shape);
   // Whether it may be cheaper than all others: what chooses asks. Null: yes. It is right anyway.
   bool (*suits)(const Shape& shape) = nullptr;
+  // Where blocks vary, a rank that passes others' blocks on cannot know how long they are. Such a
+  // family moves their heads, all padded to one length (executor/layout.h), as if they were blocks
+  // of all_to_all; this one moves what is left of those that are longer. Null: blocks are not cut.
+  Schedule (*rest)(const Shape& shape) = nullptr;
+
+  // The kind whose rules its schedules follow.
+  CallKind moves_as(CallKind kind) const noexcept {
+    return rest != nullptr ? CallKind::kAllToAll : kind;
+  }
 };
 
 }  // namespace motley

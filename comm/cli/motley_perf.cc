@@ -165,6 +165,10 @@ int run_main(int argc, char** argv) {
   plan.algorithms =
       parse_algorithms(FLAGS_algorithm.empty() ? options.algorithm : FLAGS_algorithm, plan.kinds);
   if (!FLAGS_transport.empty()) options.transport = FLAGS_transport;
+  if (FLAGS_n < 0) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("motley-perf: -n is {}. Start 1 rank or more.", FLAGS_n));
+  }
   if (FLAGS_n > 0 && options.size > 1 && FLAGS_n != options.size) {
     throw Error(
         ErrorCode::kInvalid,

@@ -18,6 +18,9 @@ class ChannelEvents {
   virtual void on_exit(int rank) = 0;
   // The descriptor given to watch_socket() is readable.
   virtual void on_socket() = 0;
+  // There was a connection, and there is none: the controller has ended, or the way to it. It may
+  // be back at once.
+  virtual void on_broken() = 0;
 
  protected:
   ~ChannelEvents() = default;

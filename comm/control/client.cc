@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "comm/bootstrap/controller_host.h"
-#include "comm/control/dump_maker.h"
-#include "comm/control/peer_probe.h"
+#include "comm/control/client_state.h"
 #include "comm/control/zmq_channel.h"
 #include "comm/error.h"
 
@@ -18,41 +17,9 @@ namespace motley {
 namespace {
 
 constexpr Duration kByeTime = seconds(1);
-constexpr int kSilentLeases = 3;
 constexpr Duration kShortCall = seconds(30);  // set() and add() are answered at once, or not at all
 
 }  // namespace
-
-struct ControlClient::State {
-  State(const ClientConfig& config, TimePoint now) : core(config, now), dumps(core, config) {}
-
-  void ask_peers(TimePoint now) {
-    if (!probe || !core.admitted()) return;
-    for (const int rank : probe->on_time(now, core.silence(now), core.lease())) {
-      core.peer_silent(rank, fmt::format("neither it nor the controller answers, for {:.1f} s",
-                                         to_seconds(core.silence(now))));
-    }
-    for (const int rank : probe->unreachable(now, core.lease())) {
-      core.peer_silent(rank,
-                       fmt::format("it cannot be reached from here, though it lives, says the "
-                                   "controller: no answer for {:.1f} s",
-                                   to_seconds(2 * core.lease())));
-    }
-  }
-
-  std::mutex calls[kLanes];  // by Lane: one call at a time
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  ClientCore core;                       // guarded by mutex
-  DumpMaker dumps;                       // guarded by mutex
-  std::unique_ptr<PeerProbe> probe;      // guarded by mutex
-  std::vector<ClientCore::Loss> losses;  // guarded by mutex: all so far
-  std::mutex delivery;                   // one thread tells of losses at a time, in order
-  std::size_t delivered = 0;             // guarded by delivery
-  std::function<void(int, const std::string&)> on_lost;  // guarded by delivery
-  std::mutex telling;
-  Recorder* recorder = nullptr;  // guarded by telling
-};
 
 ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const ClientConfig& config,
                              Clock& clock, TimePoint deadline)
@@ -79,6 +46,7 @@ ControlClient::ControlClient(std::unique_ptr<ControlChannel> channel, const Clie
 
 ControlClient::~ControlClient() {
   on_lost({});
+  on_dropped({});
   {
     std::unique_lock lock(state_->mutex);
     state_->changed.wait_until(lock, clock_.now() + 2 * CallDump::kPatience,
@@ -134,6 +102,16 @@ void ControlClient::on_lost(std::function<void(int, const std::string&)> lost) {
     state_->on_lost = std::move(lost);
   }
   deliver_losses();
+}
+
+void ControlClient::on_dropped(std::function<void(const GroupTag&, int)> dropped) {
+  const std::scoped_lock lock(state_->delivery);
+  state_->on_dropped = std::move(dropped);
+}
+
+Duration ControlClient::round_trip() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->core.round_trip();
 }
 
 void ControlClient::tell_of(Recorder* recorder) {
@@ -194,7 +172,7 @@ std::vector<int> ControlClient::lost_ranks() const {
   return ranks;
 }
 
-void ControlClient::check_usable(TimePoint now, const std::string& doing) const {
+void ControlClient::check_usable(TimePoint now, const std::string& doing, int leases) const {
   const std::string who = fmt::format("rank {} of {}: {}", config_.rank, config_.size, doing);
   if (const auto& failure = state_->core.failure()) {
     throw Error(failure->code,
@@ -202,7 +180,8 @@ void ControlClient::check_usable(TimePoint now, const std::string& doing) const 
                 {config_.rank});
   }
   const Duration silence = state_->core.silence(now);
-  if (silence > kSilentLeases * state_->core.lease()) {
+  const bool broken = leases == kUnlessBroken && state_->core.broken();
+  if (broken || silence > std::max(leases, 1) * state_->core.lease()) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{}: the controller at {} has not answered for {:.1f} s. Check that "
                             "motley-controller runs there.",
@@ -225,23 +204,20 @@ void ControlClient::check_losses(const std::string& doing) const {
 }
 
 Message ControlClient::call(Message request, TimePoint deadline, const std::string& doing,
-                            OnLoss on_loss) {
+                            OnLoss on_loss, int leases) {
   const Lane lane = *lane_of(request.type);
   const std::scoped_lock one_call(state_->calls[static_cast<std::size_t>(lane)]);
   std::unique_lock lock(state_->mutex);
   ClientCore& core = state_->core;
-  check_usable(clock_.now(), doing);
+  check_usable(clock_.now(), doing, leases);
   core.request(std::move(request), clock_.now());
   flush();
   while (core.reply(lane) == nullptr) {
     const TimePoint now = clock_.now();
     try {
-      check_usable(now, doing);
+      check_usable(now, doing, leases);
       if (on_loss == OnLoss::kFail) check_losses(doing);
-      if (now >= deadline) {
-        throw Error(ErrorCode::kTimeout, fmt::format("rank {} of {}: {}: no answer in time.",
-                                                     config_.rank, config_.size, doing));
-      }
+      if (now >= deadline) throw_no_answer(doing);
     } catch (...) {
       core.give_up(lane);
       throw;
@@ -252,12 +228,18 @@ Message ControlClient::call(Message request, TimePoint deadline, const std::stri
   }
   Message reply = *core.reply(lane);
   lock.unlock();
-  if (reply.type == MessageType::kError) {
-    throw Error(
-        static_cast<ErrorCode>(reply.number),
-        fmt::format("rank {} of {}: {}: {}", config_.rank, config_.size, doing, reply.value));
-  }
+  if (reply.type == MessageType::kError) throw_error(reply, doing);
   return reply;
+}
+
+void ControlClient::throw_no_answer(const std::string& doing) const {
+  throw Error(ErrorCode::kTimeout, fmt::format("rank {} of {}: {}: no answer in time.",
+                                               config_.rank, config_.size, doing));
+}
+
+void ControlClient::throw_error(const Message& reply, const std::string& doing) const {
+  throw Error(static_cast<ErrorCode>(reply.number),
+              fmt::format("rank {} of {}: {}: {}", config_.rank, config_.size, doing, reply.value));
 }
 
 void ControlClient::flush() {
@@ -265,16 +247,22 @@ void ControlClient::flush() {
 }
 
 void ControlClient::on_message(const Message& message) {
-  std::vector<Message> told;
+  std::vector<Message> told, dropped;
   {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_message(message, clock_.now());
     told = state_->core.take_told();
+    dropped = state_->core.take_dropped();
     flush();
   }
   for (const Message& each : told) take_told(each);
   state_->changed.notify_all();
   if (message.type == MessageType::kLost) deliver_losses();
+  if (dropped.empty()) return;
+  const std::scoped_lock delivering(state_->delivery);
+  for (const Message& each : dropped) {
+    if (state_->on_dropped) state_->on_dropped(each.tag, each.rank);
+  }
 }
 
 void ControlClient::take_told(const Message& message) {
@@ -334,6 +322,12 @@ void ControlClient::resign(const std::string& why) {
 void ControlClient::on_socket() {
   const std::scoped_lock lock(state_->mutex);
   state_->probe->receive(clock_.now());
+}
+
+void ControlClient::on_broken() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->core.connection_broken();
+  state_->changed.notify_all();
 }
 
 void ControlClient::on_exit(int rank) {

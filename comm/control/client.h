@@ -18,6 +18,7 @@
 #include "comm/clock.h"
 #include "comm/control/channel.h"
 #include "comm/control/client_core.h"
+#include "comm/control/group_note.h"
 #include "comm/control/progress.h"
 #include "comm/group.h"
 #include "comm/log.h"
@@ -33,13 +34,15 @@ class PeerProbe;
 // What the controller decided on a rank that was ready.
 struct GroupOutcome {
   enum Kind : std::uint8_t {
-    kGroup,   // average with `members` under `tag`, then say done() or fail()
-    kCommit,  // every member is done: take the average
-    kSolo,    // go on alone
+    kGroup,  // average with `members` under `tag`, then say done() or fail()
+    kHeal,   // all `members` take what the donor completed last; then the same
+    kSolo,   // go on alone
+    kAway,   // the connection to the controller is broken, or it has been silent for a lease
   };
   Kind kind = kSolo;
   GroupTag tag;
-  std::vector<int> members;  // kGroup: ascending, this rank among them
+  std::vector<int> members;  // kGroup, kHeal: ascending, this rank among them
+  GroupNote note;            // kGroup, kHeal
 };
 
 // Every call throws kAborted once this rank counts as dead, kPeerLost if the controller has been
@@ -73,6 +76,9 @@ class ControlClient final : public Store, private ChannelEvents {
   // dead already it is called before this returns. An empty function ends it; when that returns, no
   // call is under way.
   void on_lost(std::function<void(int rank, const std::string& why)> lost);
+  // `dropped` is called, on the control thread, when `rank` takes no more part in group `tag`. The
+  // same rules.
+  void on_dropped(std::function<void(const GroupTag& tag, int rank)> dropped);
   // Watches the process of a peer on this host. Its death is reported to all within milliseconds;
   // if it ended in good order, nobody is told. Where the kernel cannot do it, the lease finds out.
   void watch_process(int rank, int pid);
@@ -103,17 +109,36 @@ class ControlClient final : public Store, private ChannelEvents {
   std::string dump(const std::string& folder, const std::string& name, const std::string& why,
                    LogSink log);
 
-  // This rank has made `step` and is ready to average with group_size - 1 others. kGroup or kSolo.
-  GroupOutcome ready(std::int64_t step, int group_size, TimePoint deadline);
-  // The average of group `tag` is complete here. kCommit; or kGroup, if others failed.
-  GroupOutcome done(const GroupTag& tag, TimePoint deadline);
-  // It could not be completed; `suspect` is the rank to blame, or -1. kGroup (the next attempt) or
-  // kSolo.
-  GroupOutcome fail(const GroupTag& tag, int suspect, TimePoint deadline);
+  // This rank has made `step` and is ready to average with others. kGroup or kSolo; or kHeal with
+  // this rank as donor, after which it says ready() again; or kAway.
+  GroupOutcome ready(std::int64_t step, const ReadyNote& note, TimePoint deadline);
+  // This rank expects to be ready with `step` after note.eta. Then ready() has its answer without
+  // asking, if there is one by then. Does not wait; withdraw() takes it back.
+  void announce(std::int64_t step, ReadyNote note);
+  // What was announced has a group, so ready() will return that at once.
+  bool group_known() const;
+  // Of a message to the controller and its answer; zero if not known yet.
+  Duration round_trip() const;
+  // ready() did not ask, so the controller may have taken this rank out of group `tag` meanwhile:
+  // then, what it is to do instead. To be asked before an average is taken, and after it failed. A
+  // controller that is away has not.
+  std::optional<GroupOutcome> replaced(const GroupTag& tag, TimePoint deadline);
+  // The average of group `tag` is complete here, and is kept until ready() or leave() returns
+  // something else than kHeal. Does not wait.
+  void done(const GroupTag& tag, const std::vector<int>& members);
+  // It could not be completed; `suspect` is the rank to blame, or -1. kGroup (the next attempt),
+  // kHeal or kSolo. Waits for a controller that is away.
+  struct Failure {
+    ErrorCode code;
+    int suspect;
+  };
+  GroupOutcome fail(const GroupTag& tag, const std::vector<int>& members, const Failure& failure,
+                    const ReadyNote& note, TimePoint deadline);
   // Takes ready() back; whatever the controller decides, this rank has no part in it.
   void withdraw(TimePoint deadline);
   // This rank will not be ready again (unless it says so): the others' groups shrink as needed.
-  void leave(TimePoint deadline);
+  // kSolo; or kHeal, as ready(); or kAway.
+  GroupOutcome leave(TimePoint deadline);
 
   // One of the requests on the supply's lane, and its answer.
   Message supply(Message request, TimePoint deadline);
@@ -123,19 +148,32 @@ class ControlClient final : public Store, private ChannelEvents {
   TimePoint on_time() override;
   void on_exit(int rank) override;
   void on_socket() override;
+  void on_broken() override;
 
   // The answer to `request`; `doing` names it in errors. kFail: throws kPeerLost if a rank is dead.
+  // `leases` without a sign of the controller, or, if kUnlessBroken, one, or a broken connection:
+  // throws kPeerLost that names no rank.
   enum class OnLoss : std::uint8_t { kWait, kFail };
+  static constexpr int kSilentLeases = 3;
+  static constexpr int kUnlessBroken = 0;
   Message call(Message request, TimePoint deadline, const std::string& doing,
-               OnLoss on_loss = OnLoss::kWait);
-  GroupOutcome group_call(Message request, TimePoint deadline, const std::string& doing);
-  void check_usable(TimePoint now, const std::string& doing) const;
+               OnLoss on_loss = OnLoss::kWait, int leases = kSilentLeases);
+  GroupOutcome group_call(Message request, TimePoint deadline, int leases,
+                          const std::string& doing);
+  GroupOutcome ask_for_group(Message request, TimePoint deadline, int leases,
+                             const std::string& doing);
+  void check_usable(TimePoint now, const std::string& doing, int leases) const;
   void flush();  // with state_ locked
   void deliver_losses();
   void tell_progress();
   void take_told(const Message& message);
+  Message with_open(Message request) const;  // with state_ locked
+  std::optional<GroupOutcome> take_announced(std::int64_t step, const ReadyNote& note);
+  GroupOutcome outcome_of(Message reply, const std::string& doing) const;
   std::vector<CallRecord> own_calls() const;
 
+  [[noreturn]] void throw_no_answer(const std::string& doing) const;
+  [[noreturn]] void throw_error(const Message& reply, const std::string& doing) const;
   void check_losses(const std::string& doing) const;  // with state_ locked
 
   std::unique_ptr<ControllerHost> host_;  // goes last

@@ -31,6 +31,7 @@ void ClientCore::send(Message message) {
 }
 
 void ClientCore::request(Message message, TimePoint now) {
+  if (message.type == MessageType::kReady) left_ = false;
   Pending& pending = lane(*lane_of(message.type));
   message.seq = ++pending.seq;
   pending.reply.reset();
@@ -51,12 +52,17 @@ const Message* ClientCore::reply(Lane which) const {
 void ClientCore::give_up(Lane which) { lane(which).request.reset(); }
 
 void ClientCore::on_message(const Message& message, TimePoint now) {
-  if (admitted() && message.epoch != epoch_) return;
+  if (message.type == MessageType::kUnknown) return say_hello();
+  const bool restarted = message.type == MessageType::kWelcome && message.epoch > epoch_;
+  const bool fenced = message.type == MessageType::kFenced && message.epoch > epoch_;
+  if (admitted() && message.epoch != epoch_ && !restarted && !fenced) return;
   heard_ = now;
+  broken_ = false;
   switch (message.type) {
     case MessageType::kWelcome:
-      if (admitted()) return;
-      epoch_ = message.epoch;
+      if (!restarted) return;
+      begin_epoch(message.epoch, now);
+      if (left_) say_hello();  // it may have heard so after it said hello
       lease_ = Duration(message.number);
       config_.heartbeat = std::min(config_.heartbeat, lease_ / 4);
       next_heartbeat_ = now;
@@ -72,6 +78,11 @@ void ClientCore::on_message(const Message& message, TimePoint now) {
       return lost(message.rank, message.value);
     case MessageType::kDeparted:
       exited_.erase(message.rank);
+      return;
+    case MessageType::kHeartbeat:
+      return sign_answered(now);
+    case MessageType::kDropped:
+      dropped_.push_back(message);
       return;
     case MessageType::kTell:
     case MessageType::kCalls:
@@ -89,11 +100,20 @@ void ClientCore::on_message(const Message& message, TimePoint now) {
   }
 }
 
+// The answer may be to an earlier sign: then that took longer than a heartbeat, and this is short.
+void ClientCore::sign_answered(TimePoint now) {
+  if (sign_sent_ == TimePoint::max()) return;
+  const Duration took = now - std::exchange(sign_sent_, TimePoint::max());
+  round_trip_ = round_trip_ == Duration{} ? took : (3 * round_trip_ + took) / 4;
+}
+
 void ClientCore::answered(const Message& message, TimePoint now) {
   // The answer names its lane: several may wait under the same seq.
   if (message.count < 0 || message.count >= static_cast<int>(kLanes)) return;
   Pending& pending = lanes_[message.count];
   if (!pending.request || pending.seq != message.seq) return;  // given up, or answered before
+  if (pending.request->type == MessageType::kLeave) left_ = message.type == MessageType::kOk;
+  recollection_.learn(*pending.request, message);
   pending.request.reset();
   pending.reply = message;
   pending.answered = now;
@@ -106,18 +126,43 @@ void ClientCore::on_time(TimePoint now) {
   if (!admitted()) {
     next_heartbeat_ = now + std::min(hello_wait_, config_.heartbeat);
     hello_wait_ = std::min(2 * hello_wait_, config_.heartbeat);
-    return send({.type = MessageType::kHello,
-                 .rank = config_.rank,
-                 .count = config_.size,
-                 .value = config_.token});
+    return say_hello();
   }
   send({.type = MessageType::kHeartbeat, .number = losses_known_, .value = progress_});
+  sign_sent_ = now;
   for (Pending& pending : lanes_) {
     if (!pending.request || now - pending.sent < kRepeatAfter * config_.heartbeat) continue;
     pending.sent = now;
     send(*pending.request);
   }
   report_exits(now);
+}
+
+void ClientCore::say_hello() {
+  std::vector<std::int32_t> dead;
+  for (std::size_t rank = 0; rank < is_lost_.size(); ++rank) {
+    if (is_lost_[rank]) dead.push_back(static_cast<std::int32_t>(rank));
+  }
+  send({.type = MessageType::kHello,
+        .rank = config_.rank,
+        .count = config_.size,
+        .number = epoch_,
+        .ranks = std::move(dead),
+        .key = left_ ? "left" : "",
+        .value = config_.token});
+}
+
+// What was asked of the controller before it was restarted has no answer yet, or needs none.
+void ClientCore::begin_epoch(std::uint32_t epoch, TimePoint now) {
+  const bool restarted = admitted();
+  if (restarted) losses_known_ = 0;
+  epoch_ = epoch;
+  if (restarted) request({.type = MessageType::kRecall, .value = encode(recollection_)}, now);
+  for (Pending& pending : lanes_) {
+    if (!pending.request) continue;
+    pending.sent = now;
+    send(*pending.request);
+  }
 }
 
 void ClientCore::process_exited(int rank, TimePoint now) {

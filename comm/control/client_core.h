@@ -15,6 +15,7 @@
 
 #include "comm/clock.h"
 #include "comm/control/message.h"
+#include "comm/control/recollection.h"
 #include "comm/error.h"
 
 namespace motley {
@@ -69,6 +70,8 @@ class ClientCore {
   void tell(Message message);
   // The kTell and kCalls that have come since the last call.
   std::vector<Message> take_told() { return std::exchange(told_, {}); }
+  // The same of kDropped.
+  std::vector<Message> take_dropped() { return std::exchange(dropped_, {}); }
 
   std::vector<Message> take_output();
   // What the next signs of life say of this rank's calls.
@@ -77,11 +80,17 @@ class ClientCore {
   std::vector<Loss> take_losses();
 
   bool admitted() const noexcept { return epoch_ != 0; }
+  std::uint32_t epoch() const noexcept { return epoch_; }
   const std::optional<Failure>& failure() const noexcept { return failure_; }
+  // The connection to the controller has ended; true until it is heard again.
+  void connection_broken() noexcept { broken_ = true; }
+  bool broken() const noexcept { return broken_; }
   // How long the controller has not been heard.
   Duration silence(TimePoint now) const noexcept { return now - heard_; }
   // Of the controller; zero before it has admitted this rank.
   Duration lease() const noexcept { return lease_; }
+  // That a sign of life and its answer took of late; zero before there was one.
+  Duration round_trip() const noexcept { return round_trip_; }
 
  private:
   struct Pending {
@@ -94,7 +103,10 @@ class ClientCore {
 
   Pending& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   void send(Message message);
+  void say_hello();
+  void begin_epoch(std::uint32_t epoch, TimePoint now);
   void answered(const Message& message, TimePoint now);
+  void sign_answered(TimePoint now);
   void lost(int rank, const std::string& why);
   void report_exits(TimePoint now);
 
@@ -102,11 +114,14 @@ class ClientCore {
   TimePoint next_heartbeat_;
   Duration hello_wait_;
   TimePoint heard_;
+  bool broken_ = false;
   std::uint32_t epoch_ = 0;
   Duration lease_{};
   std::optional<Failure> failure_;
   Pending lanes_[kLanes];  // by Lane
+  Recollection recollection_;
   std::string progress_;
+  bool left_ = false;  // the training, and the controller knew it
 
   std::int64_t losses_known_ = 0;  // the first so many of the controller's list
   std::vector<bool> is_lost_;
@@ -116,6 +131,9 @@ class ClientCore {
 
   std::vector<Message> output_;
   std::vector<Message> told_;
+  std::vector<Message> dropped_;
+  TimePoint sign_sent_ = TimePoint::max();  // of life, that has no answer yet
+  Duration round_trip_{};
 };
 
 }  // namespace motley

@@ -12,6 +12,7 @@ namespace motley {
 namespace {
 
 constexpr int kScansPerLease = 8;
+constexpr int kLeasesToComeBack = 2;
 constexpr Duration kHeldUp =
     std::chrono::milliseconds(100);  // later than this is not ordinary jitter
 
@@ -28,7 +29,10 @@ bool same_token(const std::string& a, const std::string& b) {
 }  // namespace
 
 ControllerCore::ControllerCore(const ControllerConfig& config, TimePoint now)
-    : config_(config), participants_(config.size), groups_(config.epoch) {
+    : config_(config),
+      matchmaker_(std::max(config.size, 0)),
+      groups_(config.epoch),
+      metrics_(std::max(config.size, 0)) {
   if (config.size < 1) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("controller: size is {}. A job has at least one rank.", config.size));
@@ -45,8 +49,11 @@ void ControllerCore::on_message(const std::string& from, const Message& message,
   now_ = now;
   if (message.type == MessageType::kHello) return hello(from, message, now);
   const auto found = rank_of_.find(from);
-  if (found == rank_of_.end() || message.epoch != config_.epoch) {  // not of this job
+  if (found == rank_of_.end() || message.epoch != config_.epoch) {  // not of this job, or time
     ++refused_;
+    const bool may_be_ours = message.type == MessageType::kHeartbeat && message.epoch != 0;
+    if (may_be_ours && found == rank_of_.end()) send(from, {.type = MessageType::kUnknown});
+    if (may_be_ours && found != rank_of_.end()) tell_epoch(found->second);
     return;
   }
   const int rank = found->second;
@@ -90,6 +97,9 @@ void ControllerCore::hello(const std::string& from, const Message& message, Time
     rank_of_[from] = message.rank;
     ++joined_;
     ++live_;
+  } else if (holder.state == State::kDead && holder.identity.empty()) {
+    holder.identity = from;
+    rank_of_[from] = message.rank;
   } else if (holder.identity != from) {
     return refuse(
         fmt::format("rank {} is held by another process already. Give each process its own rank.",
@@ -99,8 +109,58 @@ void ControllerCore::hello(const std::string& from, const Message& message, Time
     return send(from, {.type = MessageType::kFenced, .rank = message.rank, .value = holder.why});
   }
   holder.heard = now;
+  if (message.key == "left" && !std::exchange(holder.grouped, true)) {
+    stop_training(message.rank, AbortReason::kWithdrew);
+  }
+  begin_epoch_after(static_cast<std::uint32_t>(message.number));
+  for (const std::int32_t dead : message.ranks) {
+    if (dead == message.rank) continue;
+    report_lost(dead,
+                fmt::format("rank {} knew it before the controller was restarted", message.rank));
+  }
   send(from,
        {.type = MessageType::kWelcome, .rank = message.rank, .number = config_.lease.count()});
+}
+
+// What a rank that still speaks of the epoch before was told of this one has been lost.
+void ControllerCore::tell_epoch(int rank) {
+  const Member& lost = member(rank);
+  if (lost.state == State::kDead) {
+    send(lost.identity, {.type = MessageType::kFenced, .rank = rank, .value = lost.why});
+  } else {
+    send(lost.identity, {.type = MessageType::kWelcome, .number = config_.lease.count()});
+  }
+}
+
+// A rank comes from a controller before this one, of epoch `last`.
+void ControllerCore::begin_epoch_after(std::uint32_t last) {
+  constexpr int kRestartsShift = 16;
+  if (last == 0 || last == config_.epoch) return;
+  if (last >> kRestartsShift < config_.epoch >> kRestartsShift) return;
+  const std::uint32_t own = config_.epoch & ((1u << kRestartsShift) - 1);
+  config_.epoch = ((last >> kRestartsShift) + 1) << kRestartsShift | own;
+  groups_.begin_epoch(config_.epoch);
+  remembers_ = false;
+  rebuilt_ = now_ + kLeasesToComeBack * config_.lease;
+  for (const Member& each : members_) {
+    if (each.state != State::kLive) continue;
+    send(each.identity, {.type = MessageType::kWelcome, .number = config_.lease.count()});
+  }
+}
+
+// Of those that have not come back, the ones that others wait for in a group are dead. The rest may
+// have left in good order before; they are not waited for, and may come yet.
+void ControllerCore::give_up_absent() {
+  rebuilt_ = TimePoint::max();
+  for (int rank = 0; rank < config_.size; ++rank) {
+    if (member(rank).state != State::kAbsent) continue;
+    if (groups_.contains(rank)) {
+      report_lost(rank, kDidNotComeBack);
+    } else {
+      stop_training(rank, AbortReason::kDied);
+      announce(supplies_.gone(rank));
+    }
+  }
 }
 
 void ControllerCore::heartbeat(int rank, const Message& message) {
@@ -128,13 +188,16 @@ void ControllerCore::exited(int rank, const Message& message) {
 
 void ControllerCore::on_time(TimePoint now) {
   now_ = now;
+  serve_due();
   form_groups();  // a hold may be over
   if (now < next_scan_) return;
   const Duration late = now - next_scan_;
   next_scan_ = now + config_.lease / kScansPerLease;
+  metrics_.late(late);
   for (Member& each : members_) {
     if (late > kHeldUp) each.heard += late;
   }
+  if (now >= rebuilt_) give_up_absent();
   for (int rank = 0; rank < config_.size; ++rank) {
     const Member& each = member(rank);
     if (each.state != State::kLive || now - each.heard < config_.lease) continue;
@@ -162,12 +225,15 @@ void ControllerCore::report_lost(int rank, const std::string& why) {
                          .number = static_cast<std::int64_t>(losses_.size()) - 1,
                          .value = why});
   }
-  stop_training(rank);
+  stop_training(rank, AbortReason::kDied);
   announce(supplies_.gone(rank));
 }
 
 void ControllerCore::request(int rank, Lane lane, const Message& message) {
   LaneState& state = member(rank).lanes[static_cast<std::size_t>(lane)];
+  // What depends on what others remember has to wait for that: it is repeated.
+  const bool depends = message.type == MessageType::kAdd || lane == Lane::kSupply;
+  if (depends && !remembers_all()) return;
   if (message.seq < state.seq) return;  // given up by its sender
   if (message.seq == state.seq) {
     if (state.reply) send(member(rank).identity, *state.reply);
@@ -179,6 +245,8 @@ void ControllerCore::request(int rank, Lane lane, const Message& message) {
     store_request(rank, message);
   } else if (lane == Lane::kGroup) {
     group_request(rank, message);
+  } else if (lane == Lane::kMemory) {
+    recall(rank, message);
   } else if (lane == Lane::kSupply) {
     announce(supplies_.request(rank, message));
   } else {
@@ -207,7 +275,7 @@ void ControllerCore::store_request(int rank, const Message& message) {
     case MessageType::kBye:
       member(rank).state = State::kDeparted;
       --live_;
-      stop_training(rank);
+      stop_training(rank, AbortReason::kDied);
       announce(supplies_.gone(rank));
       return answer(rank, Lane::kStore, {.type = MessageType::kOk});
     default:
@@ -247,96 +315,6 @@ void ControllerCore::add(int rank, const Message& message) {
   answer(rank, Lane::kStore, {.type = MessageType::kValue, .number = sum});
 }
 
-void ControllerCore::group_request(int rank, const Message& message) {
-  switch (message.type) {
-    case MessageType::kReady:
-      return ready(rank, message);
-    case MessageType::kDone:
-    case MessageType::kFail:
-      return ended(rank, message);
-    case MessageType::kWithdraw:
-      withdraw(rank);
-      return answer(rank, Lane::kGroup, {.type = MessageType::kOk});
-    case MessageType::kLeave:
-      stop_training(rank);
-      return answer(rank, Lane::kGroup, {.type = MessageType::kOk});
-    default:
-      return;
-  }
-}
-
-void ControllerCore::ready(int rank, const Message& message) {
-  withdraw(rank);  // a new kReady gives up an earlier one that its sender did not see through
-  Member& sender = member(rank);
-  if (participants_ == 0) group_size_ = 0;  // all have left: a new training may group otherwise
-  if (!sender.trains) {
-    sender.trains = true;
-    ++participants_;
-  }
-  if (group_size_ == 0) {
-    group_size_ = message.count;
-    group_size_of_ = rank;
-  }
-  if (message.count != group_size_) {
-    return answer_error(
-        rank, Lane::kGroup, ErrorCode::kMismatch,
-        fmt::format("group size {} here, {} at rank {}. All ranks must pass the same.",
-                    message.count, group_size_, group_size_of_));
-  }
-  matchmaker_.ready(rank, now_);
-  form_groups();
-}
-
-void ControllerCore::ended(int rank, const Message& message) {
-  if (!groups_.awaits(rank, message.tag)) {
-    return answer_error(rank, Lane::kGroup, ErrorCode::kAborted,
-                        fmt::format("this rank is not in group {} any more.",
-                                    message.tag.id & ~GroupTag::kControllerBit));
-  }
-  const bool done = message.type == MessageType::kDone;
-  const auto verdict =
-      groups_.report(rank, done ? GroupTable::Report::kDone : GroupTable::Report::kFailed);
-  if (verdict) announce(*verdict);
-}
-
-void ControllerCore::withdraw(int rank) {
-  matchmaker_.remove(rank);
-  if (const auto verdict = groups_.remove(rank)) announce(*verdict);
-}
-
-void ControllerCore::stop_training(int rank) {
-  if (std::exchange(member(rank).trains, false)) --participants_;
-  withdraw(rank);
-  form_groups();  // fewer participants may mean smaller groups
-}
-
-void ControllerCore::form_groups() {
-  while (true) {
-    const std::vector<int> members = matchmaker_.next(group_size_, participants_, now_);
-    if (members.empty()) return;
-    if (members.size() == 1) {
-      answer(members.front(), Lane::kGroup, {.type = MessageType::kSolo});
-      continue;
-    }
-    const GroupTag tag = groups_.form(members);
-    for (const int rank : members) {
-      answer(rank, Lane::kGroup, {.type = MessageType::kGroup, .tag = tag, .ranks = members});
-    }
-  }
-}
-
-void ControllerCore::announce(const Verdict& verdict) {
-  for (const int rank : verdict.members) {
-    Message message{.type = MessageType::kCommit, .tag = verdict.tag};
-    if (verdict.kind == Verdict::kSolo) message.type = MessageType::kSolo;
-    if (verdict.kind == Verdict::kRetry) {
-      message.type = MessageType::kGroup;
-      message.ranks = verdict.members;
-    }
-    answer(rank, Lane::kGroup, std::move(message));
-  }
-}
-
 void ControllerCore::announce(std::vector<SupplyDesk::Answer> answers) {
   for (SupplyDesk::Answer& each : answers) {
     answer(each.rank, Lane::kSupply, std::move(each.message));
@@ -361,6 +339,33 @@ void ControllerCore::answer(int rank, Lane lane, Message message) {
 void ControllerCore::answer_error(int rank, Lane lane, ErrorCode code, const std::string& why) {
   answer(rank, lane,
          {.type = MessageType::kError, .number = static_cast<std::int64_t>(code), .value = why});
+}
+
+GroupMetrics ControllerCore::metrics() const {
+  GroupMetrics metrics = metrics_.snapshot();
+  metrics.epoch = config_.epoch;
+  metrics.live = live_;
+  metrics.training = matchmaker_.training();
+  metrics.waiting = matchmaker_.waiting();
+  metrics.running = static_cast<int>(groups_.size());
+  metrics.group_size = matchmaker_.group_size();
+  metrics.components = matchmaker_.graph().components();
+  metrics.spans_disconnected = matchmaker_.graph().spans_disconnected();
+  metrics.holds = matchmaker_.holds();
+  metrics.holds_in_vain = matchmaker_.holds_in_vain();
+  metrics.groups = groups_.counts();
+  metrics.consensus = matchmaker_.sizer().consensus();
+  double taken_part = 0;
+  for (WorkerMetrics& worker : metrics.workers) {
+    worker.step = matchmaker_.step_of(worker.rank);
+    worker.trains = members_[static_cast<std::size_t>(worker.rank)].trains;
+    if (worker.trains) taken_part += static_cast<double>(worker.groups);
+  }
+  for (WorkerMetrics& worker : metrics.workers) {
+    if (!worker.trains || taken_part == 0) continue;
+    worker.participation = static_cast<double>(worker.groups) * metrics.training / taken_part;
+  }
+  return metrics;
 }
 
 std::vector<ControllerCore::Output> ControllerCore::take_output() {

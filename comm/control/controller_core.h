@@ -11,21 +11,32 @@
 //               all, and have every rank asked for its last calls
 //   supplies    SupplyDesk hands numbers out to ranks, and again what the dead held
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
-//               one kCommit, kSolo or error, unless its rank dies, leaves or withdraws it
+//               one group, kSolo or error, unless its rank dies, leaves or withdraws it
+//   announced   a rank that says when it will be ready is in the queue a round trip before that,
+//   and
+//               has its answer when it is. Should it be late by more than it usually is, or not
+//               come at all, it is dropped from its group, whose others are told at once
+//   restart     it keeps nothing that ranks cannot tell it again. A rank that it does not know is
+//               asked to say hello, with the epoch that it comes from; the epoch goes above that,
+//               all are told, repeat what has no answer yet, and name the group that they have not
+//               heard the end of. Who does not come back within two leases is taken for dead
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "comm/clock.h"
+#include "comm/control/group_note.h"
 #include "comm/control/message.h"
 #include "comm/control/supply_desk.h"
 #include "comm/error.h"
+#include "comm/group/group_metrics.h"
 #include "comm/group/group_table.h"
 #include "comm/group/matchmaker.h"
 
@@ -35,6 +46,8 @@ struct ControllerConfig {
   int size = 1;
   std::string token;
   Duration lease = seconds(1.5);
+  // In [1, 65535], and most likely another one each time that the controller is started: it stays
+  // the lower half of all epochs, the upper being the number of restarts.
   std::uint32_t epoch = 1;
 };
 
@@ -53,7 +66,10 @@ class ControllerCore {
   // To be called at next_timer(). A call that comes late because the controller itself was held up
   // extends every lease by as much.
   void on_time(TimePoint now);
-  TimePoint next_timer() const noexcept { return std::min(next_scan_, matchmaker_.hold_until()); }
+  TimePoint next_timer() const noexcept {
+    const TimePoint due = due_.empty() ? TimePoint::max() : due_.begin()->first;
+    return std::min({next_scan_, matchmaker_.hold_until(), due});
+  }
   // `rank` is dead: somebody who knows says so. Does nothing if it has ended in good order.
   void report_lost(int rank, const std::string& why);
 
@@ -68,14 +84,26 @@ class ControllerCore {
   bool is_lost(int rank) const {
     return members_.at(static_cast<std::size_t>(rank)).state == State::kDead;
   }
+  std::uint32_t epoch() const noexcept { return config_.epoch; }
   const GroupTable& groups() const noexcept { return groups_; }
   const Matchmaker& matchmaker() const noexcept { return matchmaker_; }
+  // Of the groups so far.
+  GroupMetrics metrics() const;
 
  private:
   enum class State : std::uint8_t { kAbsent, kLive, kDeparted, kDead };  // as RankReport::State
+  // What of a rank waits for its last group to be committed: the answer to kDone, or what it asked
+  // for next.
+  enum class Held : std::uint8_t { kNothing, kDone, kReady, kLeave };
   struct LaneState {
     std::uint64_t seq = 0;         // of the latest request
     std::optional<Message> reply;  // to it, once there is one
+  };
+  struct Announced {
+    std::int64_t step;
+    TimePoint expected;
+    Duration round_trip;
+    std::optional<Message> told;  // its group, once it has one
   };
   struct Member {
     State state = State::kAbsent;
@@ -84,9 +112,18 @@ class ControllerCore {
     LaneState lanes[kLanes];  // by Lane
     std::string progress;     // as its latest sign of life told it
     TimePoint progress_time{};
-    bool trains = true;     // has not left the grouping
-    std::string waits_for;  // key of a get that has no answer yet
-    std::string why;        // it is dead
+    bool trains = true;        // has not left the grouping
+    ReadyNote note;            // of its last kReady or kFail
+    std::int64_t version = 0;  // of the average of its last group
+    Held held = Held::kNothing;
+    std::optional<Announced> announced;  // it has, and has not said yet that it is ready
+    Duration error{};                    // of what it announces, of late; zero: not known
+    TimePoint due = TimePoint::max();    // it is in due_
+    bool undecided = false;              // see decide_begin()
+    bool recalled = false;               // it has told what it remembers of the controller before
+    bool grouped = false;                // it has asked for something on the group's lane
+    std::string waits_for;               // key of a get that has no answer yet
+    std::string why;                     // it is dead
   };
   struct Loss {
     int rank;
@@ -100,6 +137,13 @@ class ControllerCore {
 
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
   void hello(const std::string& from, const Message& message, TimePoint now);
+  void begin_epoch_after(std::uint32_t last);
+  void tell_epoch(int rank);
+  void recall(int rank, const Message& message);
+  bool remembers_all();
+  static constexpr const char* kDidNotComeBack =
+      "it did not come back to the restarted controller in time";
+  void give_up_absent();
   void heartbeat(int rank, const Message& message);
   void exited(int rank, const Message& message);
   void request(int rank, Lane lane, const Message& message);
@@ -110,14 +154,39 @@ class ControllerCore {
   void report(int rank, const Message& message);
   void collect(int rank, const Message& message);
   void pass_on_calls(int rank, const Message& message);
+  void adopt(int rank, const Message& message);
+  void leave_behind(const GroupTag& tag, const std::vector<int>& known,
+                    const std::vector<std::int32_t>& named);
+  bool take_note(int rank, const Message& message);
+  bool waits_for_last_group(int rank, const Message& message, Held held);
   void ready(int rank, const Message& message);
-  void ended(int rank, const Message& message);
-  // Takes `rank` out of the queue and out of its group.
+  void enqueue(int rank);
+  void done(int rank, const Message& message);
+  void failed(int rank, const Message& message);
+  void leave(int rank, const Message& message);
+  // Takes `rank` out of the queue, and out of its group unless it keeps the result.
   void withdraw(int rank);
   // `rank` can form no more groups: it is gone, or has left them.
-  void stop_training(int rank);
+  void stop_training(int rank, AbortReason why);
+  void release(int rank, const GroupTag& tag);
+  bool begins_as_announced(int rank, const Message& message);
+  void ready_as_announced(int rank, const Message& message);
+  void begin(int rank, const Message& message);
+  void decide_begin(int rank);
+  void refuse_to_begin(int rank, const GroupTag& tag);
+  void confirm(int rank);
+  void begin_attempt(int rank);
+  void take_announcement(int rank, const Message& message);
+  void forget_announcement(int rank);
+  void set_due(int rank, TimePoint when);
+  void serve_due();
+  Duration patience_with(int rank) const;
+  // `rank` is taken out of its group, and the others are told that they wait for it in vain.
+  void drop(int rank, AbortReason why);
+  void tell_dropped(int rank);
   void form_groups();
   void announce(const Verdict& verdict);
+  void tell_group(const GroupTag& tag, const std::vector<int>& members);
   void announce(std::vector<SupplyDesk::Answer> answers);
 
   void send(const std::string& to, Message message);
@@ -139,12 +208,16 @@ class ControllerCore {
   std::unordered_map<std::string, std::vector<int>>
       waiters_;  // ranks, by key; some may have given up
 
-  int participants_;
-  int group_size_ = 0;      // what the first ready rank asked for; 0: none yet
-  int group_size_of_ = -1;  // that rank
+  std::optional<Grouping> grouping_;  // what the first ready rank asked for
+  int grouping_of_ = -1;              // that rank
   Matchmaker matchmaker_;
   GroupTable groups_;
+  MetricsKeeper metrics_;
+  TimePoint rebuilt_ = TimePoint::max();  // until when ranks of the epoch before may come back
+  bool remembers_ = true;                 // what the controller before knew, or there was none
   SupplyDesk supplies_;
+  // When what ranks announced is due: first to be in the queue, then to begin.
+  std::set<std::pair<TimePoint, int>> due_;
 
   std::vector<Output> output_;
 };

@@ -1,6 +1,8 @@
 // What the controller tells ranks of each other's calls.
 #include <algorithm>
+#include <charconv>
 #include <numeric>
+#include <string>
 
 #include "comm/control/controller_core.h"
 #include "comm/control/progress.h"
@@ -73,6 +75,38 @@ void ControllerCore::collect(int rank, const Message& message) {
                                    .value = each.why});
     }
   }
+}
+
+void ControllerCore::recall(int rank, const Message& message) {
+  member(rank).recalled = true;
+  answer(rank, Lane::kMemory, {.type = MessageType::kOk});
+  const auto recollection = decode_recollection(message.value);
+  if (!recollection) return;
+  for (const auto& [key, value] : recollection->values) {
+    if (!values_.contains(key)) set(key, value);
+  }
+  for (const auto& [key, counter] : recollection->counters) {
+    const auto known = values_.find(key);
+    std::int64_t sum = counter;
+    if (known != values_.end()) {
+      const char* end = known->second.data() + known->second.size();
+      std::int64_t before = 0;
+      if (std::from_chars(known->second.data(), end, before).ptr == end)
+        sum = std::max(sum, before);
+    }
+    set(key, std::to_string(sum));
+  }
+  for (const auto& [name, supply] : recollection->supplies) supplies_.recall(rank, name, supply);
+}
+
+// Every rank that lives has told, and those that have not come back have had their time.
+bool ControllerCore::remembers_all() {
+  if (remembers_) return true;
+  remembers_ = std::none_of(members_.begin(), members_.end(), [this](const Member& each) {
+    if (each.state == State::kAbsent) return rebuilt_ != TimePoint::max();
+    return each.state == State::kLive && !each.recalled;
+  });
+  return remembers_;
 }
 
 void ControllerCore::pass_on_calls(int rank, const Message& message) {

@@ -1,8 +1,12 @@
 #include "comm/control/message.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <concepts>
 #include <cstring>
+
+#include "comm/error.h"
 
 namespace motley {
 namespace {
@@ -10,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "encode() copies integers as they lie");
 
 constexpr std::uint32_t kMagic = 0x594c544d;  // "MTLY"
-constexpr std::uint8_t kVersion = 4;
+constexpr std::uint8_t kVersion = 8;
 constexpr std::size_t kLengthOffset = 8;  // after magic, version, type and two bytes of padding
 
 class Writer {
@@ -81,6 +85,7 @@ std::optional<Lane> lane_of(MessageType type) noexcept {
     case MessageType::kBye:
       return Lane::kStore;
     case MessageType::kReady:
+    case MessageType::kBegin:
     case MessageType::kDone:
     case MessageType::kFail:
     case MessageType::kWithdraw:
@@ -92,6 +97,8 @@ std::optional<Lane> lane_of(MessageType type) noexcept {
     case MessageType::kSupplyTake:
     case MessageType::kSupplyLeft:
       return Lane::kSupply;
+    case MessageType::kRecall:
+      return Lane::kMemory;
     default:
       return std::nullopt;
   }
@@ -146,6 +153,19 @@ std::optional<Message> decode(ConstBytes bytes) {
   message.value = in.take_text(kMaxValueBytes);
   if (!in.at_end()) return std::nullopt;
   return message;
+}
+
+std::optional<Message> refusal_of(ConstBytes bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint32_t>() != kMagic) return std::nullopt;
+  const auto version = in.take<std::uint8_t>();
+  if (!in.ok() || version == kVersion) return std::nullopt;
+  return Message{
+      .type = MessageType::kRefused,
+      .number = static_cast<std::int64_t>(ErrorCode::kInvalid),
+      .value = fmt::format("version {} of the control protocol is spoken here, {} there. Take all "
+                           "programs of a job from one release.",
+                           kVersion, version)};
 }
 
 }  // namespace motley

@@ -1,46 +1,13 @@
 #include "comm/control/progress.h"
 
 #include <algorithm>
-#include <concepts>
 #include <cstring>
 
 #include "comm/algorithm/families.h"
+#include "comm/control/packing.h"
 
 namespace motley {
 namespace {
-
-template <std::integral T>
-void put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// Every take() after the first that failed gives zero; ok() tells in the end.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  template <std::integral T>
-  T take() {
-    T value = 0;
-    const std::string_view from = take_bytes(sizeof(T));
-    if (ok_) std::memcpy(&value, from.data(), sizeof(T));
-    return value;
-  }
-  std::string_view take_bytes(std::size_t size) {
-    ok_ = ok_ && bytes_.size() >= size;
-    if (!ok_) return {};
-    const std::string_view taken = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return taken;
-  }
-  void refuse_unless(bool holds) { ok_ = ok_ && holds; }
-  bool ok() const { return ok_; }
-  bool at_end() const { return ok_ && bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-  bool ok_ = true;
-};
 
 template <class Enumeration>
 bool exists(Enumeration value) noexcept {
@@ -55,7 +22,7 @@ std::int64_t age(TimePoint event, TimePoint now) noexcept {
   return event == TimePoint{} ? kNever : std::max<std::int64_t>(0, (now - event).count());
 }
 
-void put(std::string& out, const std::optional<CallRecord>& call, TimePoint now) {
+void put_call(std::string& out, const std::optional<CallRecord>& call, TimePoint now) {
   put(out, static_cast<std::uint8_t>(call.has_value()));
   if (!call) return;
   put(out, call->group.id);
@@ -71,13 +38,13 @@ void put(std::string& out, const std::optional<CallRecord>& call, TimePoint now)
   put(out, age(call->ended, now));
 }
 
-TimePoint take_time(Reader& in, TimePoint now) {
+TimePoint take_time(Unpacker& in, TimePoint now) {
   const auto age = in.take<std::int64_t>();
   in.refuse_unless(age >= kNever && age <= kOldest);
   return !in.ok() || age == kNever ? TimePoint{} : now - Duration(age);
 }
 
-std::optional<CallRecord> take_call(Reader& in, TimePoint now) {
+std::optional<CallRecord> take_call(Unpacker& in, TimePoint now) {
   const auto present = in.take<std::uint8_t>();
   in.refuse_unless(present <= 1);
   if (present == 0 || !in.ok()) return std::nullopt;
@@ -127,14 +94,14 @@ Progress Progress::of(const Recorder& recorder) {
 
 std::string encode(const Progress& progress, TimePoint now) {
   std::string out;
-  put(out, progress.running, now);
-  put(out, progress.started, now);
-  put(out, progress.done, now);
+  put_call(out, progress.running, now);
+  put_call(out, progress.started, now);
+  put_call(out, progress.done, now);
   return out;
 }
 
 std::optional<Progress> decode_progress(std::string_view bytes, TimePoint now) {
-  Reader in(bytes);
+  Unpacker in(bytes);
   Progress progress;
   progress.running = take_call(in, now);
   progress.started = take_call(in, now);
@@ -146,7 +113,7 @@ std::optional<Progress> decode_progress(std::string_view bytes, TimePoint now) {
 std::string encode_calls(const std::vector<CallRecord>& calls, TimePoint now) {
   std::string out;
   for (const CallRecord& call : calls) {
-    put(out, std::optional(call), now);
+    put_call(out, std::optional(call), now);
     put(out, call.bytes);
     put(out, age(call.first_message, now));
     put(out, age(call.last_arrival, now));
@@ -159,7 +126,7 @@ std::string encode_calls(const std::vector<CallRecord>& calls, TimePoint now) {
 
 std::optional<std::vector<CallRecord>> decode_calls(std::string_view bytes, TimePoint now) {
   if (bytes.size() > kMaxCallsBytes) return std::nullopt;
-  Reader in(bytes);
+  Unpacker in(bytes);
   std::vector<CallRecord> calls;
   while (in.ok() && !in.at_end()) {
     auto call = take_call(in, now);
@@ -201,7 +168,7 @@ std::string encode_report(const std::vector<ReportEntry>& entries, std::uint32_t
 }
 
 std::optional<Report> decode_report(std::string_view bytes, TimePoint now) {
-  Reader in(bytes);
+  Unpacker in(bytes);
   Report report;
   report.left_out = in.take<std::uint32_t>();
   while (in.ok() && !in.at_end()) {

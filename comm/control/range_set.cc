@@ -64,6 +64,15 @@ std::vector<Range> RangeSet::take(std::int64_t most) {
   return taken;
 }
 
+std::vector<Range> RangeSet::common(Range range) const {
+  std::vector<Range> parts;
+  for (const Range& each : ranges_) {
+    const Range part{std::max(each.begin, range.begin), std::min(each.end, range.end)};
+    if (part.begin < part.end) parts.push_back(part);
+  }
+  return parts;
+}
+
 std::string encode_ranges(const std::vector<std::vector<Range>>& lists) {
   std::string text;
   const auto put = [&text](std::int64_t value) {

@@ -19,6 +19,9 @@ class RangeSet {
   std::int64_t count() const noexcept { return count_; }
   bool contains(Range range) const noexcept;
 
+  // What of `range` is in the set.
+  std::vector<Range> common(Range range) const;
+
   // Of which no number is in the set.
   void add(Range range);
   // False, and nothing changes, unless it contains the whole range.

@@ -21,7 +21,11 @@ Message grant(const SupplyLedger& ledger, const std::vector<Range>& taken) {
                  fmt::format("the supply is in {} pieces; a message holds {}. Take longer parts.",
                              taken.size(), kMaxRanges));
   }
-  return {.type = MessageType::kValue, .number = ledger.left(), .value = encode_ranges({taken})};
+  std::vector<Range> uncounted = ledger.uncounted();
+  if (taken.size() + uncounted.size() > kMaxRanges) uncounted.clear();
+  return {.type = MessageType::kValue,
+          .number = ledger.left(),
+          .value = encode_ranges({taken, uncounted})};
 }
 
 }  // namespace
@@ -34,8 +38,13 @@ SupplyLedger::SupplyLedger(std::int64_t count, const std::vector<Range>& uncount
 
 bool SupplyLedger::counted(int rank, const std::vector<Range>& ranges) {
   RangeSet held = held_[rank];
+  const bool again = recalling_.erase(rank) > 0;
   for (const Range& range : ranges) {
-    if (!held.remove(range)) return false;
+    if (again) {
+      for (const Range& part : held.common(range)) held.remove(part);
+    } else if (!held.remove(range)) {
+      return false;
+    }
   }
   left_ -= held_[rank].count() - held.count();
   held_[rank] = std::move(held);
@@ -54,6 +63,28 @@ void SupplyLedger::keep(int rank, const std::vector<Range>& holds) {
   } else {
     held_[rank] = std::move(kept);
   }
+}
+
+void SupplyLedger::recall(int rank, const std::vector<Range>& uncounted,
+                          const std::vector<Range>& holds) {
+  const auto keep = [&uncounted](const RangeSet& from) {
+    RangeSet kept;
+    for (const Range& range : uncounted) {
+      for (const Range& part : from.common(range)) kept.add(part);
+    }
+    return kept;
+  };
+  free_ = keep(free_);
+  for (auto& [each, held] : held_) held = keep(held);
+  for (const Range& range : holds) {
+    for (const Range& part : free_.common(range)) {
+      free_.remove(part);
+      held_[rank].add(part);
+    }
+  }
+  recalling_.insert(rank);
+  left_ = free_.count();
+  for (const auto& [each, held] : held_) left_ += held.count();
 }
 
 std::vector<Range> SupplyLedger::take(int rank, std::int64_t most) {
@@ -83,6 +114,15 @@ std::vector<SupplyDesk::Answer> SupplyDesk::request(int rank, const Message& mes
         {rank, error(ErrorCode::kInvalid,
                      fmt::format("the controller has no supply \"{}\". It was started anew: open "
                                  "the supply again.",
+                                 message.key))});
+    return answers;
+  }
+  if (!found->second.whole) {
+    answers.push_back(
+        {rank, error(ErrorCode::kUnavailable,
+                     fmt::format("supply \"{}\" was in too many pieces for the ranks to remember, "
+                                 "and the controller was started anew. Open another, of what is "
+                                 "not counted.",
                                  message.key))});
     return answers;
   }
@@ -142,6 +182,18 @@ void SupplyDesk::serve(Supply& supply, std::vector<Answer>& answers) {
     answers.push_back({it->first, grant(supply.ledger, taken)});
     it = supply.waiting.erase(it);
   }
+}
+
+void SupplyDesk::recall(int rank, const std::string& name, const Recollection::Supply& supply) {
+  const auto [found, is_new] =
+      supplies_.try_emplace(name, Supply{SupplyLedger(supply.count, supply.uncounted), {}});
+  if (is_new) opened_by_[name] = rank;
+  Supply& known = found->second;
+  if (known.ledger.count() != supply.count || !supply.whole) {
+    known.whole = false;
+    return;
+  }
+  known.ledger.recall(rank, supply.uncounted, supply.holds);
 }
 
 std::vector<SupplyDesk::Answer> SupplyDesk::gone(int rank) {

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "comm/control/message.h"
 #include "comm/control/range_set.h"
+#include "comm/control/recollection.h"
 
 namespace motley {
 
@@ -26,6 +28,9 @@ class SupplyLedger {
   // Frees what `rank` holds but for those.
   void keep(int rank, const std::vector<Range>& holds);
   std::vector<Range> take(int rank, std::int64_t most);
+  // `rank` remembers so of a ledger before this one: what it does not name was counted; what it
+  // may hold and nobody else does, it holds.
+  void recall(int rank, const std::vector<Range>& uncounted, const std::vector<Range>& holds);
   // Free or held, ascending.
   std::vector<Range> uncounted() const;
 
@@ -33,6 +38,7 @@ class SupplyLedger {
   std::int64_t count_;
   std::int64_t left_ = 0;
   RangeSet free_;
+  std::set<int> recalling_;       // ranks that may count again what they had counted before, once
   std::map<int, RangeSet> held_;  // by rank
 };
 
@@ -45,6 +51,8 @@ class SupplyDesk {
   // Answers `message`, a request on the supply's lane, and those who waited for what it frees. A
   // rank that asks no longer waits for what it asked before.
   std::vector<Answer> request(int rank, const Message& message);
+  // What `rank` remembers of supply `name`, as the desk of a controller before this one had it.
+  void recall(int rank, const std::string& name, const Recollection::Supply& supply);
   // `rank` is dead or has left.
   std::vector<Answer> gone(int rank);
 
@@ -52,6 +60,7 @@ class SupplyDesk {
   struct Supply {
     SupplyLedger ledger;
     std::map<int, std::int64_t> waiting;  // who wants how many, by rank
+    bool whole = true;                    // false: it could not be recalled
   };
 
   Message open(int rank, const Message& message);

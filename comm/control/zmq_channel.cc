@@ -19,6 +19,8 @@
 namespace motley {
 namespace {
 
+constexpr const char* kMonitor = "inproc://connection";
+
 // Readable once the process has ended. -1 where the kernel has no such thing or forbids it.
 int open_pidfd(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
@@ -33,6 +35,10 @@ class ZmqChannel final : public ControlChannel {
     socket_.set(zmq::sockopt::reconnect_ivl, 20);
     socket_.set(zmq::sockopt::reconnect_ivl_max, 1000);
     socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{4 * kMaxValueBytes});
+    if (zmq_socket_monitor(socket_.handle(), kMonitor, ZMQ_EVENT_DISCONNECTED) != 0) {
+      throw_errno("watch the connection to the controller");
+    }
+    monitor_.connect(kMonitor);
     try {
       socket_.connect(address_);
     } catch (const zmq::error_t& error) {
@@ -122,15 +128,20 @@ class ZmqChannel final : public ControlChannel {
 
   void receive(ChannelEvents& events) {
     zmq::message_t frame;
-    while (receive_frame(frame)) {
-      const auto message = decode({frame.data<std::byte>(), frame.size()});
+    bool broken = false;
+    while (receive_frame(monitor_, frame)) broken = true;  // it tells of nothing else
+    if (broken) events.on_broken();
+    while (receive_frame(socket_, frame)) {
+      const ConstBytes bytes(frame.data<std::byte>(), frame.size());
+      auto message = decode(bytes);
+      if (!message) message = refusal_of(bytes);
       if (message) events.on_message(*message);  // anything else is not ours to understand
     }
   }
 
-  bool receive_frame(zmq::message_t& frame) {
+  static bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame) {
     try {
-      return socket_.recv(frame, zmq::recv_flags::dontwait).has_value();
+      return socket.recv(frame, zmq::recv_flags::dontwait).has_value();
     } catch (const zmq::error_t& error) {
       if (error.num() == EINTR) return false;  // the poll comes back to it
       throw;
@@ -157,7 +168,8 @@ class ZmqChannel final : public ControlChannel {
 
   void wait_until(TimePoint next, ChannelEvents& events) {
     std::vector<zmq::pollitem_t> items = {{socket_.handle(), 0, ZMQ_POLLIN, 0},
-                                          {nullptr, wake_.fd(), ZMQ_POLLIN, 0}};
+                                          {nullptr, wake_.fd(), ZMQ_POLLIN, 0},
+                                          {monitor_.handle(), 0, ZMQ_POLLIN, 0}};
     const int watched = watched_;
     if (watched >= 0) items.push_back({nullptr, watched, ZMQ_POLLIN, 0});
     const std::size_t others = items.size();
@@ -170,7 +182,7 @@ class ZmqChannel final : public ControlChannel {
       throw;
     }
     if (items[1].revents != 0) wake_.clear();
-    if (watched >= 0 && items[2].revents != 0) events.on_socket();
+    if (watched >= 0 && items[3].revents != 0) events.on_socket();
     for (std::size_t i = items.size(); i-- > others;) {
       if (items[i].revents == 0) continue;
       const Process ended = processes_[i - others];
@@ -183,8 +195,9 @@ class ZmqChannel final : public ControlChannel {
   Clock& clock_;
   std::string address_;
   zmq::context_t context_{1};
-  zmq::socket_t socket_;            // of thread_, once that runs
-  std::vector<Process> processes_;  // of thread_
+  zmq::socket_t socket_;                                     // of thread_, once that runs
+  zmq::socket_t monitor_{context_, zmq::socket_type::pair};  // the same; tells when it breaks
+  std::vector<Process> processes_;                           // of thread_
   std::atomic<int> watched_{-1};
   Wake wake_;
   std::mutex mutex_;  // guards what follows

@@ -159,6 +159,25 @@ void check_memory(const char* who, std::initializer_list<std::pair<const char*, 
   for (const auto& [what, view] : sides) check_side(who, what, view);
 }
 
+void check_group(CallKind kind, const Group& group, int rank, int size) {
+  if (!group.contains(rank)) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("{}: rank {} is not in the group of {} ranks that it was called on.",
+                            name(kind), rank, group.size()));
+  }
+  if (group.tag().is_pair()) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("{}: the group's id, {:#x}, is one of those of send and recv. Use "
+                            "ids below 2^62.",
+                            name(kind), group.tag().id));
+  }
+  const int last = *std::max_element(group.ranks().begin(), group.ranks().end());
+  if (last < size) return;
+  throw Error(
+      ErrorCode::kInvalid,
+      fmt::format("{}: the group names rank {}, but there are {} ranks.", name(kind), last, size));
+}
+
 void check_arguments(const Call& call, int index, int size) {
   if (call.on_device()) check_memory(name(call.kind), {{"in", call.in}, {"out", call.out}});
   if (call.in.dtype != call.out.dtype) {

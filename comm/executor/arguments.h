@@ -8,6 +8,9 @@
 
 namespace motley {
 
+// Throws kInvalid unless rank `rank` of `size` may make such a call on `group`.
+void check_group(CallKind kind, const Group& group, int rank, int size);
+
 // Throws kInvalid, with both numbers, unless the buffers, counts, op and weight of a call of `size`
 // members fit it on member `index`; kUnavailable for memory of a device where there is none.
 void check_arguments(const Call& call, int index, int size);

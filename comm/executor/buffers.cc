@@ -9,14 +9,14 @@
 namespace motley {
 
 Buffers::Buffers(Arena& arena, Staging* staging, const Call& call, const Shape& shape,
-                 const Schedule& schedule, std::size_t message_bytes)
+                 const Schedule& schedule, std::size_t message_bytes, Heads heads)
     : arena_(arena),
       staging_(staging),
       call_(call),
       shape_(shape),
       schedule_(schedule),
       work_(work_dtype(call)),
-      layout_(call, shape, schedule, work_, message_bytes) {}
+      layout_(call, shape, schedule, work_, message_bytes, heads) {}
 
 // In a slot, what is copied from and to the device lies behind what is worked on, if it has another
 // type.
@@ -34,7 +34,7 @@ View Buffers::view(const PieceMemory& at, const Region& region) const noexcept {
   std::byte* const base = region.where == Region::kIn    ? const_cast<std::byte*>(call_.in.data)
                           : region.where == Region::kOut ? call_.out.data
                                                          : at.data();
-  const Memory memory = in_lane                       ? Memory::kHost
+  const Memory memory = in_lane                       ? lane_memory()
                         : region.where == Region::kIn ? call_.in.memory
                                                       : call_.out.memory;
   return {base == nullptr ? nullptr : base + offset, region.count, dtype, memory};
@@ -45,7 +45,26 @@ View Buffers::copied(const PieceMemory& at, const Region& lane) const noexcept {
   const DType dtype = call_.out.dtype;
   if (work_ == dtype) return view(at, lane);
   std::byte* const base = at.data() + layout_.lane_elements() * size_bytes(work_);
-  return {base + lane.first * size_bytes(dtype), lane.count, dtype};
+  return {base + lane.first * size_bytes(dtype), lane.count, dtype, lane_memory()};
+}
+
+StreamRef Buffers::stream_in() const noexcept {
+  return call_.direct ? stream_out() : staging_->to_host();
+}
+
+void Buffers::convert_lane(View out, ConstView in, double factor) const {
+  if (call_.direct) return convert_on_device(out, in, stream_out(), factor);
+  convert(out, in, factor);
+}
+
+void Buffers::reduce_lane(View out, ConstView in) const {
+  if (call_.direct) return reduce_on_device(out, in, call_.op, stream_out());
+  reduce(out, in.bytes(), call_.op);
+}
+
+void Buffers::divide_lane(View data) const {
+  if (call_.direct) return divide_on_device(data, shape_.size, stream_out());
+  divide(data, shape_.size);
 }
 
 double Buffers::factor() const noexcept {
@@ -95,45 +114,88 @@ void Buffers::each_output(std::uint32_t piece, Action&& action) const {
 bool Buffers::begin(PieceMemory& at) {
   if (staging_ == nullptr && at.memory.capacity() < piece_bytes())
     at.memory = arena_.take(piece_bytes());
+  if (layout_.is_heads(at.piece)) {
+    pack_heads(at);
+    return false;
+  }
   std::optional<UseDevice> device;  // whoever makes progress puts copies into its streams
   if (staging_ != nullptr) device.emplace(staging_->device());
   bool copies = false;
   each_input(at.piece, [&](const Region& to, const Region& from) {
     const View user = view(at, from);
     if (user.count == 0) return;
-    if (user.memory == Memory::kHost) return convert(view(at, to), user, factor());
-    motley::copy(copied(at, to), user, staging_->to_host());
+    if (user.memory == Memory::kHost && !call_.direct) return convert(view(at, to), user, factor());
+    motley::copy(copied(at, to), user, stream_in());
     copies = true;
   });
-  if (copies) at.slot->copied.record(staging_->to_host());
+  if (call_.direct) {  // what follows comes after the copies by itself
+    begun(at);
+    return false;
+  }
+  if (copies) at.slot->copied.record(stream_in());
   return copies;
 }
 
 void Buffers::begun(const PieceMemory& at) {
   each_input(at.piece, [&](const Region& to, const Region& from) {
-    if (view(at, from).memory == Memory::kDevice) convert(view(at, to), copied(at, to), factor());
+    if (call_.direct || view(at, from).memory == Memory::kDevice)
+      convert_lane(view(at, to), copied(at, to), factor());
   });
 }
 
 bool Buffers::finish(const PieceMemory& at) {
+  if (layout_.is_heads(at.piece)) {
+    unpack_heads(at);
+    return false;
+  }
   std::optional<UseDevice> device;  // whoever makes progress puts copies into its streams
   if (staging_ != nullptr) device.emplace(staging_->device());
   bool copies = false;
   each_output(at.piece, [&](const Region& to, const Region& from) {
     const View user = view(at, to);
     if (user.count == 0) return;
-    if (reduces(call_.kind) && call_.op == ReduceOp::kAverage) divide(view(at, from), shape_.size);
-    if (user.memory == Memory::kHost) {
+    if (reduces(call_.kind) && call_.op == ReduceOp::kAverage) divide_lane(view(at, from));
+    if (user.memory == Memory::kHost && !call_.direct) {
       if (to != from) convert(user, view(at, from));
       return;
     }
-    convert(copied(at, from), view(at, from));
-    motley::copy(user, copied(at, from), staging_->to_device());
+    convert_lane(copied(at, from), view(at, from));
+    motley::copy(user, copied(at, from), stream_out());
     copies = true;
   });
-  if (copies) at.slot->copied.record(staging_->to_device());
-  return copies;
+  if (copies || call_.direct) mark_end(at.slot->copied);
+  return copies || call_.direct;
 }
+
+std::byte* Buffers::head(const PieceMemory& at, int chunk) const {
+  return view(at, layout_.at(at.piece, chunk)).data;
+}
+
+void Buffers::pack_heads(const PieceMemory& at) const {
+  for (int to = 0; to < shape_.size; ++to) {
+    const std::uint64_t count = call_.in_counts[static_cast<std::size_t>(to)];
+    const View part = view(at, layout_.home(at.piece, {Place::kIn, to}));
+    std::byte* const packed = head(at, to);
+    std::memcpy(packed, &count, Layout::kCountBytes);
+    if (part.count != 0) std::memcpy(packed + Layout::kCountBytes, part.data, part.size_bytes());
+  }
+}
+
+void Buffers::unpack_heads(const PieceMemory& at) const {
+  for (int from = 0; from < shape_.size; ++from) {
+    const View part = view(at, layout_.home(at.piece, {Place::kOut, from}));
+    const std::byte* const packed = head(at, shape_.size + from);
+    if (part.count != 0) std::memcpy(part.data, packed + Layout::kCountBytes, part.size_bytes());
+  }
+}
+
+std::size_t Buffers::said_count(const PieceMemory& at, int from) const {
+  std::uint64_t count = 0;
+  std::memcpy(&count, head(at, shape_.size + from), Layout::kCountBytes);
+  return count;
+}
+
+void Buffers::mark_end(Event& event) const { event.record(stream_out()); }
 
 std::size_t Buffers::message_bytes(std::uint32_t piece, const Step& step) const {
   std::size_t count = 0;
@@ -174,15 +236,40 @@ void Buffers::write(const PieceMemory& at, const Step& step, ConstBytes data) {
   });
 }
 
+void Buffers::gather(const PieceMemory& at, const Step& step, DeviceMessage& message) {
+  std::byte* to = message.bytes().data;
+  layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
+    const View from = view(at, region);
+    motley::copy({to, from.count, from.dtype, Memory::kDevice}, from, stream_out());
+    to += from.size_bytes();
+  });
+  mark_end(message.slot->copied);
+}
+
+void Buffers::write(const PieceMemory& at, const Step& step, DeviceMessage& message) {
+  const std::byte* from = message.bytes().data;
+  layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
+    const View to = view(at, region);
+    const ConstView part{from, to.count, to.dtype, Memory::kDevice};
+    from += to.size_bytes();
+    if (step.kind == Step::kRecvReduce) {
+      reduce_lane(to, part);
+    } else {
+      motley::copy(to, part, stream_out());
+    }
+  });
+  mark_end(message.slot->copied);
+}
+
 void Buffers::move(const PieceMemory& at, const Step& step) {
   for (int i = 0; i < step.chunk_count; ++i) {
     const View from = view(at, layout_.at(at.piece, step.first_chunk + i));
     const View to = view(at, layout_.at(at.piece, step.to_chunk + i));
     if (to.count == 0) continue;
     if (step.kind == Step::kReduce) {
-      reduce(to, ConstView(from).bytes(), call_.op);
+      reduce_lane(to, from);
     } else {
-      convert(to, from);
+      convert_lane(to, from);
     }
   }
 }

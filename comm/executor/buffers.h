@@ -1,4 +1,7 @@
 // comm/executor/buffers.h: the memory of one call: reads and writes its chunks.
+//
+// Those of a call that is direct lie in device memory. Whatever is done with them is put into one
+// stream, so that it takes effect in the order in which it is asked for.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +13,7 @@
 #include "comm/executor/call.h"
 #include "comm/executor/layout.h"
 #include "comm/executor/staging.h"
+#include "comm/transport/device_messages.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -18,16 +22,16 @@ namespace motley {
 struct PieceMemory {
   std::uint32_t piece = 0;
   Arena::Block memory;
-  Staging::Lease slot;  // instead, of a call on device memory
+  Slots::Lease slot;  // instead, of a call on device memory
 
-  std::byte* data() const noexcept { return slot ? slot->memory.data() : memory.data(); }
+  std::byte* data() const noexcept { return slot ? slot->data() : memory.data(); }
 };
 
 class Buffers {
  public:
   // Keeps references. `staging` is null, unless the call is on device memory.
   Buffers(Arena& arena, Staging* staging, const Call& call, const Shape& shape,
-          const Schedule& schedule, std::size_t message_bytes);
+          const Schedule& schedule, std::size_t message_bytes, Heads heads);
 
   const Layout& layout() const noexcept { return layout_; }
   // That a piece works in.
@@ -40,23 +44,40 @@ class Buffers {
   // Brings results to where the user wants them. True if copies to the device are under way, until
   // at.slot->copied is done.
   bool finish(const PieceMemory& at);
+  // How long the block from a member is, as that member says; of the piece of heads.
+  std::size_t said_count(const PieceMemory& at, int from) const;
 
   std::size_t message_bytes(std::uint32_t piece, const Step& step) const;
   // What a send sends: where it lies, or gathered in `packed`.
   ConstBytes read(const PieceMemory& at, const Step& step, Arena::Block& packed);
   // A receive takes effect.
   void write(const PieceMemory& at, const Step& step, ConstBytes data);
+  // The same in device memory, in stream order; the event of the message's slot tells when.
+  void gather(const PieceMemory& at, const Step& step, DeviceMessage& message);
+  void write(const PieceMemory& at, const Step& step, DeviceMessage& message);
+  // The end of all that was put into the stream so far.
+  void mark_end(Event& event) const;
   // A copy or reduction within the rank.
   void move(const PieceMemory& at, const Step& step);
 
  private:
   View view(const PieceMemory& at, const Region& region) const noexcept;
   View copied(const PieceMemory& at, const Region& lane) const noexcept;
+  Memory lane_memory() const noexcept { return call_.direct ? Memory::kDevice : Memory::kHost; }
+  // Copies from the user, and all else of a call that is direct; copies to him.
+  StreamRef stream_in() const noexcept;
+  StreamRef stream_out() const noexcept { return staging_->to_device(); }
+  void convert_lane(View out, ConstView in, double factor = 1) const;
+  void reduce_lane(View out, ConstView in) const;
+  void divide_lane(View data) const;
   double factor() const noexcept;
   template <class Action>
   void each_input(std::uint32_t piece, Action&& action) const;
   template <class Action>
   void each_output(std::uint32_t piece, Action&& action) const;
+  void pack_heads(const PieceMemory& at) const;
+  void unpack_heads(const PieceMemory& at) const;
+  std::byte* head(const PieceMemory& at, int chunk) const;
 
   Arena& arena_;
   Staging* staging_;

@@ -38,6 +38,7 @@ struct Call {
   const Topology* topology = nullptr;  // of the group; read while the call starts
   std::size_t segment_bytes = 128 << 10;
   // Of calls on device memory:
+  bool direct = false;                    // its messages are there, too, and its chunks
   StreamRef stream{};                     // what is in it comes first
   int staging_slots = 4;                  // pieces under way at once
   std::size_t staging_bytes = 256 << 20;  // of pinned memory; one piece may need more

@@ -1,9 +1,13 @@
 #include "comm/executor/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <thread>
 
+#include "comm/error.h"
+#include "comm/transport/device_messages.h"
 #include "comm/transport/pause.h"
 
 namespace motley {
@@ -26,15 +30,15 @@ class Engine::Token {
   }
   // Takes the token only if it is free.
   Token(Engine& engine, std::try_to_lock_t) : engine_(engine), owns_(take()) {}
-  // Takes the token as soon as it is free, unless `done` comes first.
-  Token(Engine& engine, const std::atomic<bool>& done) : engine_(engine) {
-    owns_ = engine.starters_ == 0 && !done && take();
-    if (owns_ || done) return;
+  // Takes the token as soon as it is free, unless `over` comes first.
+  Token(Engine& engine, const Over& over) : engine_(engine) {
+    owns_ = engine.starters_ == 0 && !over() && take();
+    if (owns_ || over()) return;
     ++engine.waiters_;
     if (engine.serving_) engine.transport_->wake();
     std::unique_lock lock(engine.mutex_);
     engine.changed_.wait(lock, [&] {
-      if (done) return true;
+      if (over()) return true;
       owns_ = engine.starters_ == 0 && take();
       return owns_;
     });
@@ -86,19 +90,40 @@ void Engine::notify() noexcept {
 }
 
 Request Engine::start(Call call) {
-  std::unique_ptr<Request::State> state;
   const Token token(*this);
   on_devices_ = on_devices_ || call.on_device();
+  call.direct = goes_direct(call);
   if (TeamExecution::runs(call.algorithm)) {
-    if (begin_as_team(call, state)) return Request();
-  } else {
-    set_time(call);
-    state = std::make_unique<Request::State>(*this, call);
+    return begin(*call.team, TeamExecution::part_of(call), [&call] { return call; });
   }
+  set_time(call);
+  return take_care_of(std::make_unique<Request::State>(*this, call));
+}
+
+Request Engine::start(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
+  const Token token(*this);
+  return begin(team, part, whole);
+}
+
+Request Engine::begin(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
+  TeamRun& run = team.begin(part);
+  if (run.state == TeamRun::State::kDone) {
+    team.end(run);
+    watch_.completed_at_once(part);
+    return Request();
+  }
+  Call call = whole();
+  set_time(call);
+  auto state = std::make_unique<Request::State>(*this, team, run, call);
+  state->team()->advance();
+  return take_care_of(std::move(state));
+}
+
+Request Engine::take_care_of(std::unique_ptr<Request::State> state) {
   calls_.push_back(state.get());
   take_news();
   RunningCall& work = state->work();
-  watch_.begin(state->watched_, call, work.fingerprint());
+  watch_.begin(state->watched_, work.call(), work.fingerprint());
   transport_->open(work, work.id(), work.fingerprint());
   fail_if_lost(*state, clock_.now());
   if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
@@ -115,21 +140,6 @@ Request Engine::start(Call call) {
     if (thread_) thread_->notice();
   }
   return Request(std::move(state));
-}
-
-// True if the call is complete already; else it is `state`.
-bool Engine::begin_as_team(Call& call, std::unique_ptr<Request::State>& state) {
-  Team& team = *call.team;
-  TeamRun& run = team.begin(TeamExecution::part_of(call));
-  if (run.state == TeamRun::State::kDone) {
-    team.end(run);
-    watch_.completed_at_once(call);
-    return true;
-  }
-  set_time(call);
-  state = std::make_unique<Request::State>(*this, team, run, call);
-  state->team()->advance();
-  return false;
 }
 
 void Engine::set_time(Call& call) const noexcept {
@@ -156,16 +166,7 @@ void Engine::alone(const std::function<void()>& work) {
 void Engine::retire_before(const GroupTag& tag) {
   const Token token(*this);
   transport_->retire_before(tag);
-}
-
-void Engine::report_lost(int rank, const std::string& why) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    news_.emplace_back(rank, why);
-    has_news_ = true;
-  }
-  transport_->report_lost(rank, why);
-  transport_->wake();
+  std::erase_if(dropped_, [&tag](const auto& each) { return each.second.tag < tag; });
 }
 
 void Engine::progress() {
@@ -176,7 +177,7 @@ void Engine::progress() {
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
     if (auto* const team = state->team()) team->advance();
-    if (!lost_.empty()) fail_if_lost(*state, now - kLossGrace);
+    if (!lost_.empty() || !dropped_.empty()) fail_if_lost(*state, now - kLossGrace);
     look_after(*state, now);
   }
   const auto finished = std::stable_partition(
@@ -193,14 +194,6 @@ void Engine::look_at_copies() {
   for (Request::State* state : calls_) {
     if (auto* const execution = state->execution()) execution->look_at_copies(now);
   }
-}
-
-void Engine::take_news() {
-  if (!has_news_) return;
-  const std::lock_guard lock(mutex_);
-  has_news_ = false;
-  for (auto& [rank, why] : news_) lost_.emplace(rank, Loss{std::move(why), clock_.now()});
-  news_.clear();
 }
 
 // What others found concerns the call that it names; if that is complete here, those after it.
@@ -230,17 +223,6 @@ void Engine::look_after(Request::State& state, TimePoint now) {
   if (now >= call.deadline) work.fail_timeout(now, watch_.explain(call, now));
 }
 
-// A call with a member whose loss was known by then fails, even where this rank does not talk to
-// that member itself; so does one that the team cannot go on with before a lost member does.
-void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
-  for (const auto& [rank, loss] : lost_) {
-    const bool needed = state.team() != nullptr && state.team()->awaits(rank);
-    if (loss.known > known_until && !needed) continue;
-    if (!state.work().call().group->contains(rank)) continue;
-    state.work().fail_lost(rank, loss.why);
-  }
-}
-
 // Nobody touches the buffers of a finished call from now on.
 void Engine::release(Request::State& state) noexcept {
   RunningCall& work = state.work();
@@ -262,14 +244,18 @@ void Engine::close(Request::State& state) noexcept {
   notify();
 }
 
-void Engine::wait(Request::State& state) {
-  while (!state.done_) {
-    const Token token(*this, state.done_);
-    while (!state.done_ && starters_ == 0) {
+void Engine::progress_until(const Over& over, void (Transport::*asleep)(TimePoint)) {
+  while (!over()) {
+    const Token token(*this, over);
+    while (!over() && starters_ == 0) {
       progress();
-      if (!state.done_ && starters_ == 0) rest(next_deadline(), &Transport::wait);
+      if (!over() && starters_ == 0) rest(next_deadline(), asleep);
     }
   }
+}
+
+void Engine::wait(Request::State& state) {
+  progress_until([&state] { return state.done_.load(); }, &Transport::wait);
 }
 
 bool Engine::wait(const Event& event, TimePoint deadline) {
@@ -297,8 +283,22 @@ void Engine::rest(TimePoint until, void (Transport::*asleep)(TimePoint)) {
   }
 }
 
+// Whether the transport moves its messages in device memory.
+bool Engine::goes_direct(const Call& call) const {
+  const DeviceMessages* const messages = transport_->device_messages();
+  if (!call.on_device() || TeamExecution::runs(call.algorithm) || messages == nullptr) return false;
+  if (messages->device() == current_device()) return true;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("{}: device {} is current, but this rank's messages are on device {}, on "
+                          "which it joined. Call with that one current, or set "
+                          "MOTLEY_UCX_DEVICE=staged.",
+                          name(call.kind), current_device(), messages->device()));
+}
+
 Staging* Engine::staging_of(const Call& call) {
-  return call.on_device() ? &staging_.try_emplace(current_device()).first->second : nullptr;
+  if (!call.on_device()) return nullptr;
+  const Memory memory = call.direct ? Memory::kDevice : Memory::kHost;
+  return &staging_.try_emplace({current_device(), memory}, memory).first->second;
 }
 
 void Engine::start_progress_thread() {

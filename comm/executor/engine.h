@@ -36,6 +36,8 @@ namespace motley {
 
 class Engine {
  public:
+  using Over = std::function<bool()>;  // whether there is nothing left to wait for
+
   Engine(std::unique_ptr<Transport> transport, Clock& clock);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -43,8 +45,13 @@ class Engine {
 
   // Starts `call`, whose time begins now; the request waits for it.
   Request start(Call call);
+  // The same of a call that `team` runs, on host memory; `whole` tells the rest of it if it is not
+  // over at once.
+  Request start(Team& team, const TeamCall& part, const std::function<Call()>& whole);
   // One round of progress, if no other thread is making any. Never blocks.
   void poll();
+  // Makes progress, asleep between messages, until `over`, which becomes true as calls end.
+  void wait_until(const Over& over) { progress_until(over, &Transport::sleep); }
   // Makes progress until `event` is done; false if `deadline` comes first.
   bool wait(const Event& event, TimePoint deadline);
   // See Transport::use_links.
@@ -58,6 +65,9 @@ class Engine {
   // been sent before the death.
   static constexpr Duration kLossGrace = std::chrono::milliseconds(250);
   void report_lost(int rank, const std::string& why) noexcept;
+  // `rank` takes no part in group `tag`, nor in earlier attempts of it: calls of them fail as for a
+  // loss. Forgotten by retire_before(). Any thread.
+  void report_dropped(const GroupTag& tag, int rank) noexcept;
 
   Transport& transport() const noexcept { return *transport_; }
   Clock& clock() noexcept { return clock_; }
@@ -75,7 +85,8 @@ class Engine {
 
   // One round; with the token. Finished calls leave the list, failed ones are cancelled.
   void progress();
-  bool begin_as_team(Call& call, std::unique_ptr<Request::State>& state);
+  Request begin(Team& team, const TeamCall& part, const std::function<Call()>& whole);
+  Request take_care_of(std::unique_ptr<Request::State> state);
   void look_at_copies();
   void take_news();
   void take_notices();
@@ -83,7 +94,9 @@ class Engine {
   void fail_if_lost(Request::State& state, TimePoint known_until);
   void close(Request::State& state) noexcept;
   void wait(Request::State& state);
+  void progress_until(const Over& over, void (Transport::*asleep)(TimePoint));
   void rest(TimePoint until, void (Transport::*asleep)(TimePoint));
+  bool goes_direct(const Call& call) const;
   Staging* staging_of(const Call& call);
   ProgressThread::Found move_on_what_is_alone();
   bool somebody_comes() const noexcept { return starters_ + waiters_ != 0 || tested_ || ending_; }
@@ -96,9 +109,10 @@ class Engine {
 
   std::unique_ptr<Transport> transport_;
   Clock& clock_;
-  Watch watch_;                         // with the token
-  Arena arena_;                         // with the token
-  std::map<int, Staging> staging_;      // by device; with the token
+  Watch watch_;  // with the token
+  Arena arena_;  // with the token
+  // By device and where their slots are; with the token.
+  std::map<std::pair<int, Memory>, Staging> staging_;
   bool on_devices_ = false;             // there were calls on device memory; with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
@@ -106,7 +120,12 @@ class Engine {
     TimePoint known{};  // since when
   };
   std::map<int, Loss> lost_;  // with the token
-  bool started_ = false;      // a call, since the progress thread last looked; with the token
+  struct Dropped {
+    GroupTag tag;
+    int rank;
+  };
+  std::map<std::uint64_t, Dropped> dropped_;  // by id of the group; with the token
+  bool started_ = false;  // a call, since the progress thread last looked; with the token
 
   // The token is taken by whoever changes `token_taken_` to true. Who must sleep first counts
   // itself among starters_ or waiters_ and then looks once more; who makes news looks at the counts
@@ -115,9 +134,10 @@ class Engine {
   std::atomic<int> starters_{0};  // threads that want the token from a waiter
   std::atomic<int> waiters_{0};   // threads that sleep until something changes
   std::atomic<bool> has_news_{false};
-  std::mutex mutex_;  // of changed_ and news_
+  std::mutex mutex_;  // of changed_, news_ and dropped_news_
   std::condition_variable changed_;
   std::vector<std::pair<int, std::string>> news_;  // deaths reported, not yet acted on
+  std::vector<Dropped> dropped_news_;
 
   std::atomic<bool> tested_{false};   // by somebody, since the progress thread last looked
   std::atomic<bool> serving_{false};  // the progress thread has the token, and gives it back
@@ -143,6 +163,8 @@ class Request::State {
   void wait();
   bool test();
   void cancel() noexcept;
+  bool done() const noexcept { return done_; }
+  Engine& engine() const noexcept { return *engine_; }  // of a call that is not done
 
  private:
   friend class Engine;

@@ -8,6 +8,7 @@
 
 #include "comm/algorithm/families.h"
 #include "comm/executor/describe.h"
+#include "comm/transport/device_messages.h"
 #include "comm/transport/pause.h"
 
 namespace motley {
@@ -15,6 +16,11 @@ namespace {
 
 const Algorithm& algorithm_of(const Call& call) {
   return algorithms_of(call.kind)[static_cast<std::size_t>(call.algorithm)];
+}
+
+std::optional<Schedule> rest_of(const Call& call, const Shape& shape) {
+  const Algorithm& family = algorithm_of(call);
+  return family.rest != nullptr ? std::optional(family.rest(shape)) : std::nullopt;
 }
 
 // How long a call that failed waits for its copies; a device that takes longer is broken.
@@ -36,8 +42,10 @@ Execution::Execution(Transport& transport, Arena& arena, Staging* staging, const
              .root = call.root,
              .topology = call.topology},
       schedule_(algorithm_of(call).make(shape_)),
+      rest_(rest_of(call, shape_)),
       buffers_(arena, staging, call_, shape_, schedule_,
-               std::min(call.segment_bytes, transport.max_message_bytes())),
+               std::min(call.segment_bytes, transport.max_message_bytes()),
+               rest_ ? Heads::kFirst : Heads::kNone),
       pieces_(buffers_.layout().pieces()) {
   fingerprint_ = {.count = call.agreed_count(),
                   .kind = call.kind,
@@ -67,9 +75,9 @@ void Execution::start() {
 // The first lane has one in any case, so that no call waits for the memory of another.
 void Execution::take_slots() {
   const std::size_t bytes = buffers_.piece_bytes();
-  lanes_[0].at.slot = staging_->take(call_.staging_bytes, bytes);
+  lanes_[0].at.slot = staging_->slots().take(call_.staging_bytes, bytes);
   for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    lanes_[i].at.slot = staging_->take_within(call_.staging_bytes, bytes);
+    lanes_[i].at.slot = staging_->slots().take_within(call_.staging_bytes, bytes);
     if (!lanes_[i].at.slot) lanes_.resize(i);
   }
 }
@@ -92,6 +100,7 @@ void Execution::start_piece(Lane& lane) {
 }
 
 void Execution::finish_piece(Lane& lane) {
+  if (buffers_.layout().is_heads(lane.at.piece) && !counts_agree(lane)) return;
   if (buffers_.finish(lane.at)) {
     lane.state = State::kCopiesOut;
     copied_.reset();
@@ -104,6 +113,7 @@ void Execution::finish_piece(Lane& lane) {
 void Execution::look_at_copies(TimePoint now) {
   if (staging_ == nullptr || finished()) return;
   try {
+    const UseDevice device(staging_->device());
     bool moved = !copied_;
     if (waits_for_stream_ && lanes_[0].at.slot->copied.done()) {
       waits_for_stream_ = false;
@@ -147,8 +157,9 @@ TimePoint Execution::next_look(TimePoint now) const noexcept {
 void Execution::release_memory() noexcept {
   const TimePoint patience = Clock::real().now() + kCopyPatience;
   for (const Lane& lane : lanes_) {
-    if (!lane.copies()) continue;
+    if (!lane.copies() && !(call_.direct && lane.runs())) continue;
     try {
+      if (lane.runs()) buffers_.mark_end(lane.at.slot->copied);
       while (!lane.at.slot->copied.done() && Clock::real().now() < patience) pause_briefly();
     } catch (const Error&) {
       // The device does nothing any more.
@@ -158,6 +169,14 @@ void Execution::release_memory() noexcept {
 }
 
 void Execution::advance(std::size_t index) {
+  try {
+    advance_lane(index);
+  } catch (const Error& error) {  // of the device
+    failed(0, error);
+  }
+}
+
+void Execution::advance_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   while (lane.runs()) {
     for (bool moved = true; moved && !error_;) {
@@ -165,7 +184,7 @@ void Execution::advance(std::size_t index) {
       while (lane.head < lane.next && lane.at_step(lane.head).done) ++lane.head;
       moved |= post_next(index);
     }
-    if (error_ || lane.head < schedule_.steps) return;
+    if (error_ || lane.head < schedule_of(lane).steps) return;
     next_piece(lane);
   }
 }
@@ -186,7 +205,11 @@ bool Execution::take_kept(Lane& lane) {
   for (int step = lane.head; step < lane.next; ++step) {
     Pending& pending = lane.at_step(step);
     if (pending.done || !pending.arrived || blocked(lane, step)) continue;
-    apply(lane, pending.step, {pending.kept.data(), pending.kept_bytes});
+    if (pending.kept_on_device) {
+      apply(lane, pending.step, std::exchange(pending.kept_on_device, {}));
+    } else {
+      apply(lane, pending.step, ConstBytes(pending.kept.data(), pending.kept_bytes));
+    }
     pending.done = true;
     moved = true;
   }
@@ -198,9 +221,10 @@ bool Execution::post_next(std::size_t index) {
   Lane& lane = lanes_[index];
   const bool all_posted = lane.next == lane.head || lane.at_step(lane.next - 1).posted;
   if (all_posted) {
-    if (lane.next == schedule_.steps || lane.next - lane.head == kWindow) return false;
+    const Schedule& schedule = schedule_of(lane);
+    if (lane.next == schedule.steps || lane.next - lane.head == kWindow) return false;
     Pending& pending = lane.at_step(lane.next);
-    pending.step = schedule_.at(lane.next++);
+    pending.step = schedule.at(lane.next++);
     pending.posted = pending.arrived = pending.done = false;
     pending.kept_bytes = 0;
   }
@@ -225,17 +249,27 @@ void Execution::post(std::size_t index, int step) {
     return;
   }
   const int peer = call_.group->rank_at(pending.step.peer);
-  const Tag tag{.call = id(), .piece = lane.at.piece, .fingerprint = fingerprint_of(pending.step)};
+  const Tag tag{
+      .call = id(), .piece = lane.at.piece, .fingerprint = fingerprint_of(lane, pending.step)};
   const std::uint32_t cookie = cookie_of(index, step);
   if (pending.step.is_receive()) {
     transport_.post_recv(peer, tag, *this, cookie);
+    return;
+  }
+  const std::size_t size = buffers_.message_bytes(lane.at.piece, pending.step);
+  if (call_.direct && size != 0) {
+    DeviceMessages& messages = *transport_.device_messages();
+    DeviceMessage message = messages.take(size);
+    buffers_.gather(lane.at, pending.step, message);
+    pending.done = messages.post_send(peer, tag, std::move(message), *this, cookie);
     return;
   }
   const ConstBytes data = buffers_.read(lane.at, pending.step, pending.kept);
   pending.done = transport_.post_send(peer, tag, data, *this, cookie);
 }
 
-void Execution::apply(const Lane& lane, const Step& step, ConstBytes data) {
+template <class Data>
+void Execution::apply(const Lane& lane, const Step& step, Data&& data) {
   if (step.is_local()) {
     buffers_.move(lane.at, step);
   } else {
@@ -260,55 +294,48 @@ void Execution::sent(std::uint32_t cookie) {
 }
 
 void Execution::received(std::uint32_t cookie, const Tag& tag, ConstBytes data) {
-  if (error_) return;
+  Pending* const pending = arriving(cookie, tag, data.size(), Memory::kHost);
+  if (pending == nullptr) return;
+  if (pending->arrived) {
+    if (pending->kept.capacity() < data.size()) pending->kept = arena_.take(data.size());
+    std::copy(data.begin(), data.end(), pending->kept.data());
+    pending->kept_bytes = data.size();
+    return;
+  }
+  apply(lanes_[cookie >> 8], pending->step, data);
+  pending->done = true;
+  advance(cookie >> 8);
+}
+
+void Execution::received_on_device(std::uint32_t cookie, const Tag& tag, DeviceMessage message) {
+  Pending* const pending = arriving(cookie, tag, message.size, Memory::kDevice);
+  if (pending == nullptr) return;
+  pending->kept_on_device = std::move(message);
+  pending->arrived = true;
+  advance(cookie >> 8);
+}
+
+// The step that a message is for; it has arrived, if it must wait. Null if the call has failed.
+Execution::Pending* Execution::arriving(std::uint32_t cookie, const Tag& tag, std::size_t size,
+                                        Memory memory) {
+  if (error_) return nullptr;
   ++messages_;
-  bytes_ += data.size();
+  bytes_ += size;
   Lane& lane = lanes_[cookie >> 8];
   int step = lane.head;
   while (step % kWindow != static_cast<int>(cookie & 0xff)) ++step;
   Pending& pending = lane.at_step(step);
-  if (!agrees(lane, pending.step, tag, data.size())) return;
-  if (blocked(lane, step)) {
-    if (pending.kept.capacity() < data.size()) pending.kept = arena_.take(data.size());
-    std::copy(data.begin(), data.end(), pending.kept.data());
-    pending.kept_bytes = data.size();
-    pending.arrived = true;
-    return;
-  }
-  apply(lane, pending.step, data);
-  pending.done = true;
-  advance(cookie >> 8);
-}
-
-// Where blocks differ, the two ends of a message must agree on its length in all pieces together.
-Fingerprint Execution::fingerprint_of(const Step& step) const {
-  Fingerprint f = fingerprint_;
-  if (!varies(call_.kind)) return f;
-  for (int i = 0; i < step.chunk_count; ++i)
-    f.count += buffers_.layout().total(step.first_chunk + i);
-  return f;
-}
-
-// Fails the call if the peer is in another call than we are, or cut it up otherwise.
-bool Execution::agrees(const Lane& lane, const Step& step, const Tag& tag, std::size_t size) {
-  const int peer = call_.group->rank_at(step.peer);
-  const Fingerprint mine = fingerprint_of(step);
-  if (tag.fingerprint != mine) {
-    fail_mismatch(disagreement(id(), transport_.rank(), mine, peer, tag.fingerprint));
-    return false;
-  }
-  const std::size_t expected = buffers_.message_bytes(lane.at.piece, step);
-  if (size != expected) {
+  if (!agrees(lane, pending.step, tag, size)) return nullptr;
+  if (size != 0 && (memory == Memory::kDevice) != call_.direct) {
+    const int peer = call_.group->rank_at(pending.step.peer);
     fail_mismatch(
-        {.call = id(),
-         .from = transport_.rank(),
-         .ranks = {std::min(peer, transport_.rank()), std::max(peer, transport_.rank())},
-         .text = fmt::format("a message of {} bytes at rank {}, of {} bytes from rank {}: "
-                             "other segment_bytes or another version of Motley",
-                             expected, transport_.rank(), size, peer)});
-    return false;
+        disagreement_with(peer, fmt::format("a buffer in device memory at rank {}, none at rank {}",
+                                            call_.direct ? transport_.rank() : peer,
+                                            call_.direct ? peer : transport_.rank())));
+    return nullptr;
   }
-  return true;
+  pending.arrived = blocked(lane, step);
+  return &pending;
 }
 
 std::vector<int> Execution::awaited() const {
@@ -331,8 +358,8 @@ std::string Execution::waiting_text() const {
       if (!pending.outstanding()) continue;
       return fmt::format("waiting for rank {} ({}) to {} step {} of {}, piece {} of {}",
                          call_.group->rank_at(pending.step.peer), transport_.name(),
-                         pending.step.kind == Step::kSend ? "take" : "send", i + 1, schedule_.steps,
-                         lane.at.piece + 1, pieces_);
+                         pending.step.kind == Step::kSend ? "take" : "send", i + 1,
+                         schedule_of(lane).steps, lane.at.piece + 1, pieces_);
     }
   }
   if (waits_for_stream_) return "waiting for the work in the stream that it comes after";

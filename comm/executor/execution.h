@@ -11,6 +11,10 @@
 // other lanes do: a piece runs the schedule once its copies to the host are done, and the lane is
 // free once those to the device are. No copy begins before the work that the user put into the
 // stream is done, so copies under way take no longer than copies do.
+//
+// Of a call that is direct (call.h) chunks and messages are on the device. A step takes effect by
+// being put into the one stream in which all its work is, so nothing waits for it but a message,
+// which the transport sends once it is gathered, and the lane, which is free when its work is done.
 #pragma once
 
 #include <array>
@@ -26,6 +30,7 @@
 #include "comm/executor/call.h"
 #include "comm/executor/running_call.h"
 #include "comm/executor/staging.h"
+#include "comm/transport/device_messages.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -56,6 +61,7 @@ class Execution final : public RunningCall {
 
   void sent(std::uint32_t cookie) override;
   void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) override;
+  void received_on_device(std::uint32_t cookie, const Tag& tag, DeviceMessage message) override;
 
  private:
   struct Pending {
@@ -65,6 +71,7 @@ class Execution final : public RunningCall {
     bool done = false;
     Arena::Block kept;  // a message that waits, or one that was gathered to be sent
     std::size_t kept_bytes = 0;
+    DeviceMessage kept_on_device;  // instead, of a call that is direct
 
     bool outstanding() const noexcept { return posted && !arrived && !done; }
   };
@@ -89,12 +96,19 @@ class Execution final : public RunningCall {
   void next_piece(Lane& lane);
   bool look_at_copy(std::size_t index);
   void advance(std::size_t index);
+  void advance_lane(std::size_t index);
   bool take_kept(Lane& lane);
   bool post_next(std::size_t index);
   void post(std::size_t index, int step);
-  void apply(const Lane& lane, const Step& step, ConstBytes data);
+  template <class Data>
+  void apply(const Lane& lane, const Step& step, Data&& data);
+  Pending* arriving(std::uint32_t cookie, const Tag& tag, std::size_t size, Memory memory);
   bool blocked(const Lane& lane, int step) const noexcept;
-  Fingerprint fingerprint_of(const Step& step) const;
+  const Schedule& schedule_of(const Lane& lane) const noexcept {
+    return lane.at.piece == 0 || !rest_ ? schedule_ : *rest_;
+  }
+  bool counts_agree(const Lane& lane);
+  Fingerprint fingerprint_of(const Lane& lane, const Step& step) const;
   bool agrees(const Lane& lane, const Step& step, const Tag& tag, std::size_t size);
   std::string who() const override;
   std::string waiting_text() const override;
@@ -103,6 +117,7 @@ class Execution final : public RunningCall {
   Staging* staging_;
   Shape shape_;
   Schedule schedule_;
+  std::optional<Schedule> rest_;  // of pieces after the first, where that is another
   Buffers buffers_;
   std::uint32_t pieces_ = 1;
   std::uint32_t started_pieces_ = 0;

@@ -34,7 +34,7 @@ std::size_t ceil_div(std::size_t a, std::size_t b) { return a / b + (a % b != 0 
 }  // namespace
 
 Layout::Layout(const Call& call, const Shape& shape, const Schedule& schedule, DType work,
-               std::size_t message_bytes)
+               std::size_t message_bytes, Heads heads)
     : call_(call),
       shape_(shape),
       schedule_(schedule),
@@ -53,11 +53,15 @@ Layout::Layout(const Call& call, const Shape& shape, const Schedule& schedule, D
   } else {
     const bool exchange = call.kind == CallKind::kAllToAll || call.kind == CallKind::kAllToAllV;
     const bool scales = reduces(call.kind) && call.op == ReduceOp::kWeightedSum;
-    staged_[Place::kIn] =
-        converts || scales || from_device || (exchange && overlap(call.in, call.out));
-    staged_[Place::kOut] = converts || call.out.memory == Memory::kDevice ||
+    staged_[Place::kIn] = converts || scales || from_device || call.direct ||
+                          (exchange && overlap(call.in, call.out));
+    staged_[Place::kOut] = converts || call.direct || call.out.memory == Memory::kDevice ||
                            (gathers(call.kind) && from_device) ||
                            (call.kind == CallKind::kReduceScatter && overlap(call.in, call.out));
+    if (heads == Heads::kFirst) {
+      cut_heads(message_bytes, size_bytes(work));
+      return;
+    }
     cut_blocks(segment);
   }
   lane_elements_ = scratch_base_ + static_cast<std::size_t>(schedule.scratch) * stride_;
@@ -87,14 +91,33 @@ void Layout::cut_into_pieces(std::size_t segment) {
   scratch_base_ = staged_[Place::kShare] ? whole : 0;
 }
 
-void Layout::cut_blocks(std::size_t segment) {
-  std::size_t largest = n_;
-  if (varies(call_.kind)) {
-    largest = 0;
-    for (const auto* counts : {&call_.in_counts, &call_.out_counts}) {
-      for (const std::size_t count : *counts) largest = std::max(largest, count);
-    }
+std::size_t Layout::longest_block() const {
+  std::size_t longest = 0;
+  for (const auto* counts : {&call_.in_counts, &call_.out_counts}) {
+    for (const std::size_t count : *counts) longest = std::max(longest, count);
   }
+  return longest;
+}
+
+// What is left of blocks goes straight to where it belongs, one block a message.
+void Layout::cut_heads(std::size_t message_bytes, std::size_t element_bytes) {
+  front_ = kCountBytes / element_bytes;
+  const std::size_t most =
+      message_bytes / element_bytes / static_cast<std::size_t>(schedule_.max_step_chunks);
+  const std::size_t wanted = front_ + kHeadBytes / element_bytes;
+  head_ = std::max(front_ + 1, std::min(wanted, most));
+  piece_size_ = std::max<std::size_t>(1, message_bytes / element_bytes);
+  const std::size_t longest = longest_block();
+  const std::size_t rest = longest - std::min(longest, head_ - front_);
+  pieces_ = static_cast<std::uint32_t>(1 + ceil_div(rest, piece_size_));
+  stride_ = std::min(piece_size_, rest);
+  in_blocks_ = staged_blocks(Place::kIn);
+  lane_elements_ = std::max(static_cast<std::size_t>(schedule_.chunks) * head_,
+                            (in_blocks_ + staged_blocks(Place::kOut)) * stride_);
+}
+
+void Layout::cut_blocks(std::size_t segment) {
+  const std::size_t largest = varies(call_.kind) ? longest_block() : n_;
   pieces_ = static_cast<std::uint32_t>(std::max<std::size_t>(1, ceil_div(largest, segment)));
   // Unequal blocks are cut by the same segments everywhere.
   piece_size_ = varies(call_.kind) ? segment : ceil_div(n_, pieces_);
@@ -138,9 +161,13 @@ Region Layout::home(std::uint32_t piece, const Place& place) const {
     return {Region::kOut, first, std::min(piece_size_, n_ - first)};
   }
   const std::size_t count = block_count(place);
-  const std::size_t first = std::min(count, begin);
+  const std::size_t heads = head_ - front_;  // of each block; none without
+  const std::size_t first = std::min(count, head_ == 0   ? begin
+                                            : piece == 0 ? 0
+                                                         : heads + begin - piece_size_);
+  const std::size_t most = is_heads(piece) ? heads : piece_size_;
   return {place.where == Place::kIn ? Region::kIn : Region::kOut, block_first(place) + first,
-          std::min(piece_size_, count - first)};
+          std::min(most, count - first)};
 }
 
 Region Layout::cut(std::uint32_t piece) const {
@@ -149,6 +176,7 @@ Region Layout::cut(std::uint32_t piece) const {
 }
 
 Region Layout::at(std::uint32_t piece, int chunk) const {
+  if (is_heads(piece)) return {Region::kLane, static_cast<std::size_t>(chunk) * head_, head_};
   if (chunk >= schedule_.first_scratch()) {
     const auto index = static_cast<std::size_t>(chunk - schedule_.first_scratch());
     return {Region::kLane, scratch_base_ + index * stride_,

@@ -7,6 +7,9 @@
 // sends nor expects it, but for q = 0.
 // Chunks that cannot be worked on where they are, as those in device memory cannot, and scratch,
 // lie in memory of the piece's lane.
+// A family with a `rest` (algorithm/schedule.h) has another first piece: the heads of all blocks,
+// each with the block's count in front and padded to one length, all in the lane, scratch too. The
+// other pieces are segments of what blocks have beyond that.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +31,18 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+// Whether the first piece has the heads of blocks.
+enum class Heads : std::uint8_t { kNone, kFirst };
+
 class Layout {
  public:
   // Messages have at most `message_bytes`, if one element a chunk fits. Keeps references.
+  // `heads`: whether `schedule` moves those.
   Layout(const Call& call, const Shape& shape, const Schedule& schedule, DType work,
-         std::size_t message_bytes);
+         std::size_t message_bytes, Heads heads = Heads::kNone);
+
+  static constexpr std::size_t kHeadBytes = 256;  // of a block, at most
+  static constexpr std::size_t kCountBytes = 8;   // in front of a head
 
   std::uint32_t pieces() const noexcept { return pieces_; }
   // Elements of memory that a lane needs, of the type that is worked in.
@@ -42,6 +52,8 @@ class Layout {
   // Whether chunks of `in`, of `out` or the buffer that is cut are worked on in the lane.
   bool stages(Place::Where where) const noexcept { return staged_[where]; }
   bool is_cut() const noexcept { return cut_; }
+  // Whether a piece is that of the heads.
+  bool is_heads(std::uint32_t piece) const noexcept { return head_ != 0 && piece == 0; }
 
   // Where a piece's part of a chunk is worked on. O(1).
   Region at(std::uint32_t piece, int chunk) const;
@@ -80,6 +92,8 @@ class Layout {
  private:
   void cut_into_pieces(std::size_t segment);
   void cut_blocks(std::size_t segment);
+  void cut_heads(std::size_t message_bytes, std::size_t element_bytes);
+  std::size_t longest_block() const;
   std::size_t staged_blocks(Place::Where where) const;
   std::size_t block_count(const Place& place) const;
   std::size_t block_first(const Place& place) const;
@@ -93,6 +107,8 @@ class Layout {
   std::size_t n_ = 0;             // of the buffer that is cut, or of each block, if all are equal
   std::size_t piece_size_ = 0;    // elements of a full piece, or of a full segment of a block
   std::size_t stride_ = 0;        // between chunks in a lane
+  std::size_t head_ = 0;          // of a block, with what is in front; 0: there are no heads
+  std::size_t front_ = 0;         // of a head, where its block's count is
   std::size_t in_blocks_ = 0;     // in a lane, before those of `out`
   std::size_t scratch_base_ = 0;  // where scratch begins in a lane
   std::size_t lane_elements_ = 0;

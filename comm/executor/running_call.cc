@@ -2,7 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace motley {
+
+Notice RunningCall::disagreement_with(int peer, std::string text) const {
+  const auto [low, high] = std::minmax({peer, transport_.rank()});
+  return {.call = id(), .from = transport_.rank(), .ranks = {low, high}, .text = std::move(text)};
+}
 
 void RunningCall::fail(const Error& error) {
   if (!finished()) error_ = error;

@@ -56,6 +56,8 @@ class RunningCall : public Sink {
   virtual std::string who() const = 0;
   // "waiting for rank 2 (shm) to …".
   virtual std::string waiting_text() const = 0;
+  // Of this rank, which has found it, with `peer`; `text` has both sides' values.
+  Notice disagreement_with(int peer, std::string text) const;
 
   Transport& transport_;
   Call call_;

@@ -43,7 +43,7 @@ class TeamExecution final : public RunningCall {
   bool awaits(int rank) const noexcept { return run_->peer == rank; }
 
   // To be called once, when it is finished: no buffer is touched afterwards.
-  void close() noexcept { team_.end(*run_); }
+  void close() noexcept { team_.end(*run_, error_ ? &*error_ : nullptr); }
 
   // Messages only say what others call.
   void sent(std::uint32_t) override { agreement_->sent(); }

@@ -64,15 +64,15 @@ void Watch::end(Watched& watched, const RunningCall& work, TimePoint now) {
   notices_.tell(*work.call().group, *work.notice());
 }
 
-void Watch::completed_at_once(const Call& call) noexcept {
+void Watch::completed_at_once(const TeamCall& call) noexcept {
   const TimePoint now = recorder_.ticked();
-  recorder_.start({.group = call.group->tag(),
-                   .number = call.number,
-                   .kind = call.kind,
-                   .dtype = call.out.dtype,
-                   .op = call.op,
+  recorder_.start({.group = call.id.group,
+                   .number = call.id.number,
+                   .kind = call.fingerprint.kind,
+                   .dtype = call.fingerprint.dtype,
+                   .op = call.fingerprint.op,
                    .state = CallRecord::kDone,
-                   .count = call.agreed_count(),
+                   .count = call.fingerprint.count,
                    .algorithm = "team",
                    .started = now,
                    .ended = now});

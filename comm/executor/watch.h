@@ -10,6 +10,7 @@
 #include "comm/executor/notices.h"
 #include "comm/executor/running_call.h"
 #include "comm/recorder.h"
+#include "comm/transport/team.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -58,7 +59,7 @@ class Watch {
   void end(Watched& watched, const RunningCall& work, TimePoint now);
   // A call that was complete when it began. It is noted with the time at which this rank last
   // looked at its clock.
-  void completed_at_once(const Call& call) noexcept;
+  void completed_at_once(const TeamCall& call) noexcept;
 
  private:
   Recorder recorder_;

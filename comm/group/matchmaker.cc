@@ -2,63 +2,224 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace motley {
+namespace {
 
-void Matchmaker::ready(int rank, TimePoint now) {
-  assert(std::none_of(queue_.begin(), queue_.end(),
-                      [rank](const Waiting& each) { return each.rank == rank; }));
-  queue_.push_back({rank, now});
+constexpr int kMostLooks = 1024;
+constexpr int kMostHalvings = 6;  // of a hold, after others in vain
+
+Duration part_of(Duration step, double share) {
+  return Duration(static_cast<Duration::rep>(static_cast<double>(step.count()) * share));
+}
+
+}  // namespace
+
+Matchmaker::Matchmaker(int size)
+    : workers_(static_cast<std::size_t>(size)),
+      graph_(size),
+      sizer_(size),
+      picked_(static_cast<std::size_t>(size)) {
+  for (int rank = 0; rank < size; ++rank) graph_.add(rank);
+}
+
+void Matchmaker::add(int rank) {
+  graph_.add(rank);
+  worker(rank).steps = false;
+  sizer_.disturbed();
+}
+
+void Matchmaker::retire(int rank) {
+  remove(rank);
+  graph_.remove(rank);
+  sizer_.remove(rank);
+  sizer_.disturbed();
+}
+
+int Matchmaker::group_size() const noexcept {
+  return grouping_.group_size > 0 ? grouping_.group_size : sizer_.size(training());
+}
+
+void Matchmaker::ready(int rank, const Arrival& arrival, TimePoint now) {
+  Worker& self = worker(rank);
+  assert(!self.waits);
+  self.waits = true;
+  self.takes = !arrival.gives;
+  self.since = now;
+  Duration last{};
+  if (std::exchange(self.steps, false)) {
+    last = now - self.formed;
+    self.step = self.step == Duration{} ? last : (3 * self.step + last) / 4;
+  }
+  if (grouping_.group_size == 0 && arrival.gives) {
+    sizer_.ready(rank, last, arrival.sketch, arrival.moved);
+  }
+  if (self.takes) {
+    takers_.push_back(rank);
+    return;
+  }
+  self.before = tail_;
+  self.after = kNobody;
+  (tail_ == kNobody ? head_ : worker(tail_).after) = rank;
+  tail_ = rank;
+  ++waiting_;
 }
 
 void Matchmaker::remove(int rank) {
-  std::erase_if(queue_, [rank](const Waiting& each) { return each.rank == rank; });
+  Worker& self = worker(rank);
+  if (!std::exchange(self.waits, false)) return;
+  if (self.takes) {
+    std::erase(takers_, rank);
+    return;
+  }
+  (self.before == kNobody ? head_ : worker(self.before).after) = self.after;
+  (self.after == kNobody ? tail_ : worker(self.after).before) = self.before;
+  --waiting_;
 }
 
-std::vector<int> Matchmaker::next(int group_size, int participants, TimePoint now) {
+std::vector<int> Matchmaker::next(TimePoint now) {
   hold_until_ = TimePoint::max();
-  const int wanted = std::max(1, std::min(group_size, participants));
-  if (waiting() < wanted) return {};
-  const Waiting head = queue_.front();
-  std::vector<int> members = candidates(wanted);
-  const TimePoint until = head.since + hold(head, members);
-  if (wanted < participants && now < until) {
+  const int givers = training() - static_cast<int>(takers_.size());
+  if (givers <= 0) alone_ = takers_.size();
+  alone_ = std::min(alone_, takers_.size());
+  if (alone_ > 0) {
+    --alone_;
+    members_ = {takers_.front()};
+    return form(0, now);
+  }
+  if (givers <= 0) return {};
+  int wanted = std::min(group_size(), givers);
+  const int part = std::min(sizer_.part(training()), givers);
+  if (grouping_.group_size == 0 && waiting_ < wanted && waiting_ >= part) {
+    const Worker& head = worker(head_);
+    if (head.step > Duration{}) {
+      const double patience = std::max(kPatience, kDeviations * sizer_.variation_of_all());
+      hold_until_ = head.since + part_of(head.step, patience);
+      if (now < hold_until_) return {};
+      sizer_.straggled();
+      hold_until_ = TimePoint::max();
+    }
+    wanted = part;
+  }
+  if (waiting_ < wanted) {
+    enough_since_ = TimePoint::max();
+    return {};
+  }
+  pick(wanted);
+  const TimePoint until = std::max(hold_to_bridge(wanted, givers, now),
+                                   linger(wanted, std::min(grouping_.largest_group, givers), now));
+  if (now < until) {
     hold_until_ = until;
     return {};
   }
+  if (grouping_.largest_group > wanted && waiting_ > wanted) {
+    pick(std::min(waiting_, grouping_.largest_group));
+  }
+  return form(givers, now);
+}
+
+// The head; then, oldest first, one of each other component; then whoever is oldest.
+void Matchmaker::pick(int wanted) {
+  members_.clear();
+  ++picks_;
+  const bool bridges = grouping_.guard == Guard::kBridge && graph_.components() > 1;
+  const auto take = [&](int rank) {
+    members_.push_back(rank);
+    picked_[static_cast<std::size_t>(graph_.component(rank))] = picks_;
+  };
+  take(head_);
+  for (int rank = worker(head_).after;
+       bridges && rank != kNobody && static_cast<int>(members_.size()) < wanted;
+       rank = worker(rank).after) {
+    if (picked_[static_cast<std::size_t>(graph_.component(rank))] != picks_) take(rank);
+  }
+  const auto bridging = static_cast<std::ptrdiff_t>(members_.size());
+  for (int rank = worker(head_).after;
+       rank != kNobody && static_cast<int>(members_.size()) < wanted; rank = worker(rank).after) {
+    const auto end = members_.begin() + bridging;
+    if (std::find(members_.begin(), end, rank) == end) members_.push_back(rank);
+  }
+}
+
+bool Matchmaker::is_one_component() {
+  const int component = graph_.component(members_.front());
+  return std::all_of(members_.begin(), members_.end(),
+                     [&](int rank) { return graph_.component(rank) == component; });
+}
+
+TimePoint Matchmaker::hold_to_bridge(int wanted, int givers, TimePoint now) {
+  if (grouping_.guard == Guard::kNone || !graph_.is_due() || wanted >= givers) return now;
+  if (!is_one_component()) {
+    if (std::exchange(hold_, {}).head != kNobody) vain_ = 0;
+    return now;
+  }
+  const Worker& head = worker(head_);
+  if (hold_.head != head_ || hold_.since != head.since) {
+    Duration step = Duration::max();
+    for (const int rank : members_) {
+      if (worker(rank).step > Duration{}) step = std::min(step, worker(rank).step);
+    }
+    hold_ = {.head = head_, .since = head.since, .until = now, .counted = false};
+    if (step == Duration::max()) return now;
+    const TimePoint until = now + part_of(step, kHold / (1 << vain_));
+    if (!somebody_comes(graph_.component(head_), until, now)) return now;
+    hold_.until = until;
+    hold_.counted = true;
+    ++holds_;
+  }
+  if (waiting_ >= std::max(2 * wanted - 1, grouping_.largest_group + 1)) return now;
+  if (now >= hold_.until && std::exchange(hold_.counted, false)) {
+    ++holds_in_vain_;
+    vain_ = std::min(vain_ + 1, kMostHalvings);
+  }
+  return hold_.until;
+}
+
+// One of another component is expected by `until`, and not long overdue; among so many that looking
+// costs microseconds, others each time.
+bool Matchmaker::somebody_comes(int from_other_than, TimePoint until, TimePoint now) {
+  const int size = static_cast<int>(workers_.size());
+  for (int looks = std::min(size, kMostLooks); looks > 0; --looks) {
+    looked_at_ = looked_at_ + 1 < size ? looked_at_ + 1 : 0;
+    const int rank = looked_at_;
+    const Worker& each = worker(rank);
+    if (!each.steps || each.step == Duration{}) continue;
+    const TimePoint expected = each.formed + each.step;
+    if (expected > until || expected + part_of(each.step, kHold) < now) continue;
+    if (graph_.component(rank) != from_other_than) return true;
+  }
+  return false;
+}
+
+TimePoint Matchmaker::linger(int wanted, int most, TimePoint now) {
+  if (most <= wanted || waiting_ >= most) return now;
+  if (enough_since_ == TimePoint::max()) enough_since_ = now;
+  return enough_since_ + part_of(worker(head_).step, grouping_.linger);
+}
+
+// Of members_, and of those that give nothing, as many more at most.
+std::vector<int> Matchmaker::form(int givers, TimePoint now) {
+  std::vector<int> members = std::exchange(members_, {});
+  const std::size_t most = 2 * members.size();
+  for (std::size_t i = 0; givers > 0 && i < takers_.size() && members.size() < most; ++i) {
+    members.push_back(takers_[i]);
+  }
+  Duration waited{};
   for (const int rank : members) {
     remove(rank);
-    Last& last = last_[rank];
-    last.times = last.members == members ? last.times + 1 : 1;
-    last.members = members;
-    last.formed = now;
+    Worker& each = worker(rank);
+    waited += now - each.since;
+    each.steps = true;
+    each.formed = now;
   }
+  std::sort(members.begin(), members.end());
+  if (members.size() > 1) graph_.join(members);
+  if (grouping_.group_size == 0) {
+    sizer_.formed(static_cast<int>(members.size()), waited, training());
+  }
+  enough_since_ = TimePoint::max();
   return members;
-}
-
-// How long after the head was ready the group has to wait for a change of partners.
-Duration Matchmaker::hold(const Waiting& head, const std::vector<int>& members) const {
-  const auto last = last_.find(head.rank);
-  if (last == last_.end() || last->second.members != members) return {};
-  return (head.since - last->second.formed) * std::min(last->second.times - 1, kMostHolds) /
-         kHoldsPerStep;
-}
-
-// The head and, oldest first, those that were not in its last group, then those that were.
-// Ascending.
-std::vector<int> Matchmaker::candidates(int wanted) const {
-  const int head = queue_.front().rank;
-  const auto last = last_.find(head);
-  const auto again = [&](int rank) {
-    return last != last_.end() &&
-           std::binary_search(last->second.members.begin(), last->second.members.end(), rank);
-  };
-  std::vector<int> order;
-  for (const Waiting& each : queue_) order.push_back(each.rank);
-  std::stable_partition(order.begin() + 1, order.end(), [&](int rank) { return !again(rank); });
-  order.resize(static_cast<std::size_t>(wanted));
-  std::sort(order.begin(), order.end());
-  return order;
 }
 
 }  // namespace motley

@@ -35,31 +35,46 @@ __device__ T rounded(Wide<T> sum, int count) {
   return cast<T>(sum);
 }
 
+// Two tiles at once: a span that begins in the middle of a sector has 33 sectors for 32.
+constexpr int kTiles = 2;
+// Of int8 a lane has 32 sums, each in a register: at most 128 a thread.
+template <class T>
+constexpr int kBlocksOf = sizeof(T) == 1 ? 2 : kPackBlocks;
+
 template <class T, class Op, Mode kMode>
-__global__ void __launch_bounds__(kPackThreads, kPackBlocks)
+__global__ void __launch_bounds__(kPackThreads, kBlocksOf<T>)
     combine_kernel(T* out, const Sources<T> sources, Cut cut) {
   constexpr int kPack = kPackOf<T, T>;
   const Op op;
-  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
-  for (std::size_t base = std::size_t{blockIdx.x} * kPackThreads; base < cut.packs;
-       base += stride) {
-    const std::size_t i = base + threadIdx.x;
-    const auto load = [&](int s) {
-      return load_pack<kPack>(sources.at[s] + cut.head, i, cut.packs);
+  for_spans<kTiles>(cut, [&](std::size_t base, int packs) {
+    const auto load = [&](Word<T, kPack>(&tiles)[kTiles], int s) {
+      load_tiles(tiles, Elements<T>{sources.at[s], cut.n},
+                 static_cast<std::int64_t>(cut.head + base * kPack), 0, packs * kPack);
     };
     // The next source is on the way while one is combined.
-    const Pack<T, kPack> first = load(0);
-    Pack<T, kPack> next = sources.count > 1 ? load(1) : first;
-    auto sum = widened<kMode>(first, sources, 0);
+    Word<T, kPack> next[kTiles];
+    load(next, 0);
+    Pack<Wide<T>, kPack> sum[kTiles];
+    for (int tile = 0; tile < kTiles; ++tile)
+      sum[tile] = widened<kMode>(unpacked<T>(next[tile]), sources, 0);
+    if (sources.count > 1) load(next, 1);
     for (int s = 1; s < sources.count; ++s) {
-      const auto wide = widened<kMode>(next, sources, s);
-      if (s + 1 < sources.count) next = load(s + 1);
-      for (int k = 0; k < kPack; ++k) sum.x[k] = op(sum.x[k], wide.x[k]);
+      Word<T, kPack> now[kTiles];
+      for (int tile = 0; tile < kTiles; ++tile) now[tile] = next[tile];
+      if (s + 1 < sources.count) load(next, s + 1);
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const auto wide = widened<kMode>(unpacked<T>(now[tile]), sources, s);
+        for (int k = 0; k < kPack; ++k) sum[tile].x[k] = op(sum[tile].x[k], wide.x[k]);
+      }
     }
-    Pack<T, kPack> result;
-    for (int k = 0; k < kPack; ++k) result.x[k] = rounded<kMode, T>(sum.x[k], sources.count);
-    if (i < cut.packs) store_pack(out + cut.head, i, result);
-  }
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const int i = tile * kWarpLanes + lane_of_warp();
+      Pack<T, kPack> result;
+      for (int k = 0; k < kPack; ++k)
+        result.x[k] = rounded<kMode, T>(sum[tile].x[k], sources.count);
+      if (i < packs) store_pack(out + cut.head, base + static_cast<std::size_t>(i), result);
+    }
+  });
   if (blockIdx.x == 0 && threadIdx.x < cut.single()) {
     const std::size_t i = cut.single_at(threadIdx.x);
     const auto term = [&](int s) {
@@ -82,8 +97,9 @@ void combine(View out, std::span<const ConstView> in, std::span<const double> we
     sources.at[s] = in[s].as<const T>().data();
     if constexpr (kMode == Mode::kWeighted) sources.weights[s] = static_cast<Wide<T>>(weights[s]);
   }
-  const Cut by = cut(out, in, kPackOf<T, T>);
-  launch(combine_kernel<T, Op, kMode>, shape_of(by, 1), stream, out.as<T>().data(), sources, by);
+  const Cut by = cut(out, kPackOf<T, T>);
+  launch(combine_kernel<T, Op, kMode>, shape_of(by, kTiles), stream, out.as<T>().data(), sources,
+         by);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "comm/kernel/convert_parts.h"
 #include "comm/kernel/ops.h"
 
 namespace motley {
@@ -17,7 +18,12 @@ void convert(View out, ConstView in, double factor) {
   dispatch_convert(out.dtype, in.dtype, factor, [&]<class To, class From>(auto function) {
     To* const to = out.as<To>().data();
     const From* const from = in.as<const From>().data();
-    for (std::size_t i = 0; i < out.count; ++i) to[i] = function(from[i]);
+    std::size_t i = 0;
+    if constexpr (kIs16BitFloat<To> || kIs16BitFloat<From>) {
+      const ConvertPart part = convert_part(out.dtype, in.dtype, factor);
+      i = part(out.data, in.data, out.count, static_cast<float>(factor));
+    }
+    for (; i < out.count; ++i) to[i] = function(from[i]);
   });
 }
 

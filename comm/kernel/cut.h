@@ -1,17 +1,12 @@
-// comm/kernel/cut.h: how kernels cut buffers into packs of elements that are loaded and stored at
-// once.
+// comm/kernel/cut.h: how kernels cut buffers into packs of elements that are stored at once.
 //
-// Packs of `out` begin at a sector of memory. Where a source does not begin at a pack's multiple
-// there ("crooked"), each of its packs lies across two aligned words, which packs.cuh joins. No
-// word reaches beyond the ends of its buffer. Elements before the first pack and behind the last
-// are taken one by one.
+// Packs of `out` begin at a sector of memory. Elements before the first pack and behind the last
+// are taken one by one. How packs of sources are read that do not begin there: tiles.cuh.
 #pragma once
 
-#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "comm/view.h"
 
@@ -31,29 +26,15 @@ struct Cut {
 // What devices read and write at once, at multiples of it.
 inline constexpr std::size_t kSectorBytes = 32;
 
-// Buffers of out.count elements, each at a multiple of its element's size. Fewer elements than two
-// sectors and two packs have are single.
-inline Cut cut(ConstView out, std::span<const ConstView> sources, std::size_t pack) {
-  // Elements between `view` and the multiple of so many that lies before it.
-  const auto phase = [](const ConstView& view, std::size_t multiple) {
-    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-    assert(address % size_bytes(view.dtype) == 0);
-    return address / size_bytes(view.dtype) % multiple;
-  };
-  const std::size_t n = out.count;
-  const std::size_t sector = kSectorBytes / size_bytes(out.dtype);
-  std::size_t head = (sector - phase(out, sector)) % sector;
-  const auto crook = [&](const ConstView& in) { return (phase(in, pack) + head) % pack; };
-  // The first word of a crooked source begins within it, and so does its last one.
-  if (std::ranges::any_of(sources, [&](const ConstView& in) { return crook(in) > head; }))
-    head += sector;
+// `out` is at a multiple of its element's size. Fewer elements than a sector and a pack have are
+// single.
+inline Cut cut(ConstView out, std::size_t pack) {
+  const auto address = reinterpret_cast<std::uintptr_t>(out.data);
+  const std::size_t element = size_bytes(out.dtype), n = out.count;
+  assert(address % element == 0);
+  const std::size_t head = (kSectorBytes - address % kSectorBytes) % kSectorBytes / element;
   if (head >= n) return {n, n, 0, pack};
-  std::size_t packs = (n - head) / pack;
-  for (const ConstView& in : sources) {
-    if (crook(in) == 0) continue;
-    const std::size_t words = (n - head + crook(in)) / pack;
-    packs = std::min(packs, words == 0 ? 0 : words - 1);
-  }
+  const std::size_t packs = (n - head) / pack;
   return packs == 0 ? Cut{n, n, 0, pack} : Cut{n, head, packs, pack};
 }
 

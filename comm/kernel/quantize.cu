@@ -1,7 +1,7 @@
 // Device half of quantize.h. Memory-bound: reads n floats and writes n bytes, or the reverse. Each
-// thread takes four elements, so that 16 or 32 neighbours have a block.
-#include "comm/kernel/packs.cuh"
+// lane takes four elements of a tile, so that 16 or 32 neighbours have a block.
 #include "comm/kernel/quantize_ops.h"
+#include "comm/kernel/tiles.cuh"
 #include "comm/quantize.h"
 
 namespace motley {
@@ -11,38 +11,34 @@ constexpr int kPack = 4;
 
 struct Blocks {
   std::size_t n;   // elements
-  unsigned lanes;  // threads of a block of elements
+  unsigned lanes;  // of a block of elements
 };
 
-// The k-th element of thread i: four in a row where packs can be loaded; else every lanes-th of the
-// block.
-template <bool kPacked>
-__device__ std::size_t element(const Blocks& blocks, std::size_t i, int k) {
-  if constexpr (kPacked) return kPack * i + k;
-  const std::size_t lane = i % blocks.lanes;
-  return kPack * (i - lane) + k * blocks.lanes + lane;
+// A warp takes so many tiles of 128 elements at once: 2 KiB of floats, and the scales of all their
+// blocks.
+template <class T>
+constexpr int kTilesOf = 16 / sizeof(T);
+
+// Calls body(first element, how many) for each span of this warp; all lanes together.
+template <int kTiles, class Body>
+__device__ void for_spans(const Blocks& blocks, const Body& body) {
+  constexpr std::size_t kSpan = kTiles * kWarpLanes * kPack;
+  for (std::size_t base = warp_of_grid() * kSpan; base < blocks.n;
+       base += warps_of_grid() * kSpan) {
+    const std::size_t left = blocks.n - base;
+    body(base, static_cast<int>(left < kSpan ? left : kSpan));
+  }
 }
 
-// The elements of thread i; 0 behind the end.
-template <bool kPacked, class T>
-__device__ Pack<T, kPack> load_four(const T* from, const Blocks& blocks, std::size_t i) {
-  if (kPacked && kPack * (i + 1) <= blocks.n)
-    return std::bit_cast<Pack<T, kPack>>(reinterpret_cast<const Word<T, kPack>*>(from)[i]);
-  Pack<T, kPack> four{};
-  for (int k = 0; k < kPack; ++k) {
-    const std::size_t at = element<kPacked>(blocks, i, k);
-    if (at < blocks.n) four.x[k] = from[at];
-  }
-  return four;
-}
-
-template <bool kPacked, class T>
-__device__ void store_four(T* to, const Blocks& blocks, std::size_t i, const Pack<T, kPack>& four) {
-  if (kPacked && kPack * (i + 1) <= blocks.n) return store_pack(to, i, four);
-  for (int k = 0; k < kPack; ++k) {
-    const std::size_t at = element<kPacked>(blocks, i, k);
-    if (at < blocks.n) to[at] = four.x[k];
-  }
+// Elements [base, base + n) of `to`, wherever that lies.
+template <class T, int kTiles>
+__device__ void store_span(T* to, std::size_t base, int n, const Word<T, kPack> (&tiles)[kTiles]) {
+  T* const at = to + base;
+  const auto off =
+      static_cast<int>(reinterpret_cast<std::uintptr_t>(at) % kSectorBytes / sizeof(T));
+  Word<T, kPack> later[kTiles + 1];
+  delay_tiles<T>(later, tiles, off);
+  store_tiles(at - off, off, off + n, later);
 }
 
 // The largest `most` of the threads that share a block.
@@ -54,55 +50,78 @@ __device__ std::uint32_t most_of_block(std::uint32_t most, unsigned lanes) {
   return most;
 }
 
-template <class T, bool kPacked>
+// Which scale of its warp's a lane has the block of, in one tile.
+__device__ unsigned scale_of(unsigned lane, unsigned lanes, int tile) {
+  return static_cast<unsigned>(tile) * (kWarpLanes / lanes) + lane / lanes;
+}
+
+template <class T>
 __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
     quantize_kernel(std::int8_t* values, float* scales, const T* in, Blocks blocks) {
-  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
+  constexpr int kTiles = kTilesOf<T>;
+  const unsigned lane = threadIdx.x % kWarpLanes, per_tile = kWarpLanes / blocks.lanes;
   // Whole warps go round together: they are asked for their largest.
-  for (std::size_t base = std::size_t{blockIdx.x} * kPackThreads; kPack * base < blocks.n;
-       base += stride) {
-    const std::size_t i = base + threadIdx.x;
-    const auto from = load_four<kPacked>(in, blocks, i);
-    std::uint32_t most = 0;
-    for (int k = 0; k < kPack; ++k) {
-      const std::uint32_t bits = magnitude_bits(cast<float>(from.x[k]));
-      most = bits > most ? bits : most;
+  for_spans<kTiles>(blocks, [&](std::size_t base, int n) {
+    Word<T, kPack> from[kTiles];
+    load_tiles(from, Elements<T>{in, blocks.n}, static_cast<std::int64_t>(base), 0, n);
+    Word<std::int8_t, kPack> to[kTiles];
+    float scale_to_store = 0;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const auto floats = unpacked<T>(from[tile]);
+      std::uint32_t most = 0;
+      for (int k = 0; k < kPack; ++k) {
+        const std::uint32_t bits = magnitude_bits(cast<float>(floats.x[k]));
+        const bool there = (tile * kWarpLanes + static_cast<int>(lane)) * kPack + k < n;
+        most = there && bits > most ? bits : most;
+      }
+      const float scale = block_scale(most_of_block(most, blocks.lanes));
+      const float inverse = inverse_scale(scale);
+      const int first_lane = static_cast<int>(lane % per_tile * blocks.lanes);
+      const float of_tile = __shfl_sync(0xffffffffu, scale, first_lane);
+      if (lane / per_tile == static_cast<unsigned>(tile)) scale_to_store = of_tile;
+      Pack<std::int8_t, kPack> four;
+      for (int k = 0; k < kPack; ++k) four.x[k] = quantized(cast<float>(floats.x[k]), inverse);
+      to[tile] = packed(four);
     }
-    const float scale = block_scale(most_of_block(most, blocks.lanes));
-    const float inverse = inverse_scale(scale);
-    if (i % blocks.lanes == 0 && kPack * i < blocks.n) scales[i / blocks.lanes] = scale;
-    Pack<std::int8_t, kPack> to;
-    for (int k = 0; k < kPack; ++k) to.x[k] = quantized(cast<float>(from.x[k]), inverse);
-    store_four<kPacked>(values, blocks, i, to);
-  }
+    store_span<std::int8_t>(values, base, n, to);
+    const std::size_t at = base / kPack / blocks.lanes + lane;
+    if (lane < kTiles * per_tile && kPack * blocks.lanes * at < blocks.n)
+      scales[at] = scale_to_store;
+  });
 }
 
-template <class T, bool kPacked>
+template <class T>
 __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
     dequantize_kernel(T* out, const std::int8_t* values, const float* scales, Blocks blocks) {
-  const std::size_t stride = std::size_t{gridDim.x} * kPackThreads;
-  const std::size_t first = std::size_t{blockIdx.x} * kPackThreads + threadIdx.x;
-  for (std::size_t i = first; kPack * (i - i % blocks.lanes) < blocks.n; i += stride) {
-    const auto from = load_four<kPacked>(values, blocks, i);
-    const float scale = scales[i / blocks.lanes];
-    Pack<T, kPack> to;
-    for (int k = 0; k < kPack; ++k) to.x[k] = dequantized<T>(from.x[k], scale);
-    store_four<kPacked>(out, blocks, i, to);
-  }
+  constexpr int kTiles = kTilesOf<T>;
+  const unsigned lane = threadIdx.x % kWarpLanes, per_tile = kWarpLanes / blocks.lanes;
+  for_spans<kTiles>(blocks, [&](std::size_t base, int n) {
+    const std::size_t at = base / kPack / blocks.lanes + lane;
+    const bool has = lane < kTiles * per_tile && kPack * blocks.lanes * at < blocks.n;
+    const float of_lane = has ? scales[at] : 0.0f;
+    Word<std::int8_t, kPack> from[kTiles];
+    load_tiles(from, Elements<std::int8_t>{values, blocks.n}, static_cast<std::int64_t>(base), 0,
+               n);
+    Word<T, kPack> to[kTiles];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const float scale =
+          __shfl_sync(0xffffffffu, of_lane, static_cast<int>(scale_of(lane, blocks.lanes, tile)));
+      const auto bytes = unpacked<std::int8_t>(from[tile]);
+      Pack<T, kPack> four;
+      for (int k = 0; k < kPack; ++k) four.x[k] = dequantized<T>(bytes.x[k], scale);
+      to[tile] = packed(four);
+    }
+    store_span<T>(out, base, n, to);
+  });
 }
 
-// Whether four elements at once can be loaded and stored.
-bool packed(const Quantized& q, ConstView floats) {
-  return reinterpret_cast<std::uintptr_t>(q.values.data) % kPack == 0 &&
-         reinterpret_cast<std::uintptr_t>(floats.data) % (kPack * size_bytes(floats.dtype)) == 0;
-}
-
-template <class... Parameters, class... Arguments>
+template <class T, class... Parameters, class... Arguments>
 void launch_blocks(void (*kernel)(Parameters...), const Quantized& q, StreamRef stream,
                    Arguments... arguments) {
-  const std::size_t n = q.values.count;
-  const Blocks blocks{n, static_cast<unsigned>(q.block / kPack)};
-  const std::size_t threads = (n + kPack - 1) / kPack;
+  const Blocks blocks{q.values.count, static_cast<unsigned>(q.block / kPack)};
+  const std::size_t threads = blocks.n / (kTilesOf<T> * kPack) + 1;
   launch(kernel, {.grid = blocks_for(threads, kPackThreads), .block = kPackThreads}, stream,
          arguments..., blocks);
 }
@@ -113,9 +132,8 @@ void quantize_on_device(const Quantized& out, ConstView in, StreamRef stream) {
   check_quantized(out, in);
   if (in.count == 0) return;  // an empty grid is a launch error
   dispatch_float(in.dtype, [&]<class T>() {
-    launch_blocks(packed(out, in) ? quantize_kernel<T, true> : quantize_kernel<T, false>, out,
-                  stream, out.values.as<std::int8_t>().data(), out.scales.as<float>().data(),
-                  in.as<const T>().data());
+    launch_blocks<T>(quantize_kernel<T>, out, stream, out.values.as<std::int8_t>().data(),
+                     out.scales.as<float>().data(), in.as<const T>().data());
   });
 }
 
@@ -123,9 +141,8 @@ void dequantize_on_device(View out, const Quantized& in, StreamRef stream) {
   check_quantized(in, out);
   if (out.count == 0) return;
   dispatch_float(out.dtype, [&]<class T>() {
-    launch_blocks(packed(in, out) ? dequantize_kernel<T, true> : dequantize_kernel<T, false>, in,
-                  stream, out.as<T>().data(), in.values.as<const std::int8_t>().data(),
-                  in.scales.as<const float>().data());
+    launch_blocks<T>(dequantize_kernel<T>, in, stream, out.as<T>().data(),
+                     in.values.as<const std::int8_t>().data(), in.scales.as<const float>().data());
   });
 }
 

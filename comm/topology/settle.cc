@@ -24,6 +24,7 @@ Topology known_topology(Communicator& comm, const std::vector<int>& host_of, boo
   TopologyCosts costs{.between = link};
   if (is_one_host(host_of)) costs.within = costs.across = link;
   std::vector<Host> hosts = Topology::hosts(host_of, costs).hosts();
+  if (is_one_host(host_of)) hosts[0].cores = comm.engine().transport().cores();
   if (sockets) {
     std::vector<std::int32_t> nodes(host_of.size());
     nodes[static_cast<std::size_t>(comm.rank())] = std::max(0, Machine::discover().numa_node);

@@ -18,6 +18,12 @@ bool same_lane(const Tag& a, const Tag& b) noexcept {
 
 void Sink::disagreed(int, const Tag&, const Fingerprint&) {}
 
+void Sink::received_on_device(std::uint32_t cookie, const Tag&, DeviceMessage message) {
+  failed(cookie, Error(ErrorCode::kMismatch,
+                       fmt::format("a message of {} bytes in device memory where none is expected",
+                                   message.size)));
+}
+
 void Matcher::post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie) {
   Peer& peer = peers_[from];
   peer.receives.push_back({tag, &sink, cookie});
@@ -37,17 +43,8 @@ void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
     return;
   }
   Peer& peer = peers_[from];
-  const auto same = [&](const auto& other) { return same_lane(other.tag, tag); };
-  // A message kept earlier in the same lane goes first.
-  if (peer.messages.empty() || std::none_of(peer.messages.begin(), peer.messages.end(), same)) {
-    const auto it = std::find_if(peer.receives.begin(), peer.receives.end(), same);
-    if (it != peer.receives.end()) {
-      const Receive receive = *it;
-      peer.receives.erase(it);
-      receive.sink->received(receive.cookie, tag, data);
-      return;
-    }
-  }
+  if (const auto receive = claim(peer, tag))
+    return receive->sink->received(receive->cookie, tag, data);
   if (foreign(from, tag)) return;
   std::vector<std::byte> copy;
   if (!spare_.empty()) {
@@ -55,8 +52,33 @@ void Matcher::arrived(int from, const Tag& tag, ConstBytes data) {
     spare_.pop_back();
   }
   copy.assign(data.begin(), data.end());
-  peer.kept_bytes += copy.size();
-  peer.messages.push_back({tag, std::move(copy)});
+  keep(peer, {tag, std::move(copy), {}});
+}
+
+void Matcher::arrived(int from, const Tag& tag, DeviceMessage message) {
+  if (stale(tag.call)) return;
+  Peer& peer = peers_[from];
+  if (const auto receive = claim(peer, tag))
+    return receive->sink->received_on_device(receive->cookie, tag, std::move(message));
+  if (!foreign(from, tag)) keep(peer, {tag, {}, std::move(message)});
+}
+
+// Takes out the receive that a message which has just arrived is for, if there is one.
+std::optional<Matcher::Receive> Matcher::claim(Peer& peer, const Tag& tag) {
+  const auto same = [&](const auto& other) { return same_lane(other.tag, tag); };
+  // A message kept earlier in the same lane goes first.
+  if (!peer.messages.empty() && std::any_of(peer.messages.begin(), peer.messages.end(), same))
+    return std::nullopt;
+  const auto it = std::find_if(peer.receives.begin(), peer.receives.end(), same);
+  if (it == peer.receives.end()) return std::nullopt;
+  const Receive receive = *it;
+  peer.receives.erase(it);
+  return receive;
+}
+
+void Matcher::keep(Peer& peer, Message message) {
+  peer.kept_bytes += message.size();
+  peer.messages.push_back(std::move(message));
 }
 
 bool Matcher::deliver() {
@@ -83,7 +105,11 @@ bool Matcher::deliver_one(Peer& peer) {
     Message taken = std::move(*message);
     peer.receives.erase(receive);
     peer.messages.erase(message);
-    peer.kept_bytes -= taken.data.size();
+    peer.kept_bytes -= taken.size();
+    if (taken.device) {
+      to.sink->received_on_device(to.cookie, taken.tag, std::move(taken.device));
+      return true;
+    }
     to.sink->received(to.cookie, taken.tag, taken.data);
     if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(taken.data));
     return true;
@@ -154,7 +180,7 @@ void Matcher::cancel(Sink& sink, const CallId& call) noexcept {
     std::erase_if(peer.sends, [&](const Receive& s) { return s.sink == &sink; });
     std::erase_if(peer.messages, [&](const Message& m) {
       if (m.tag.call != call) return false;
-      peer.kept_bytes -= m.data.size();
+      peer.kept_bytes -= m.size();
       return true;
     });
   }
@@ -169,7 +195,7 @@ void Matcher::retire_before(const GroupTag& tag) noexcept {
     Peer& peer = entry.second;
     std::erase_if(peer.messages, [&](const Message& m) {
       if (!stale(m.tag.call)) return false;
-      peer.kept_bytes -= m.data.size();
+      peer.kept_bytes -= m.size();
       return true;
     });
   }

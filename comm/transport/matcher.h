@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/transport/device_messages.h"
 #include "comm/transport/transport.h"
 
 namespace motley {
@@ -23,6 +24,8 @@ class Matcher {
   void post(int from, const Tag& tag, Sink& sink, std::uint32_t cookie);
   // A message: handed to its receive before this returns, else copied and kept.
   void arrived(int from, const Tag& tag, ConstBytes data);
+  // The same, but kept as it is.
+  void arrived(int from, const Tag& tag, DeviceMessage message);
   // Hands over what post() matched and fails what fail_peer() doomed. True if there was anything.
   bool deliver();
   // A send to `to`, which is lost: it fails in the next deliver().
@@ -57,6 +60,9 @@ class Matcher {
   struct Message {
     Tag tag;
     std::vector<std::byte> data;
+    DeviceMessage device;  // instead, if it has memory
+
+    std::size_t size() const noexcept { return device ? device.size : data.size(); }
   };
   struct Peer {
     std::vector<Receive> receives;  // in order of posting
@@ -75,6 +81,8 @@ class Matcher {
   static constexpr std::size_t kDone = 64;
 
   bool stale(const CallId& call) const noexcept;
+  std::optional<Receive> claim(Peer& peer, const Tag& tag);
+  void keep(Peer& peer, Message message);
   bool deliver_one(Peer& peer);
   bool foreign(int from, const Tag& tag);
   void mark_ready(int rank, Peer& peer);

@@ -74,7 +74,7 @@ NcclCommunicator::~NcclCommunicator() {
     if (ncclCommGetAsyncError(handle_, &status) != ncclSuccess) break;
   }
   if (status == ncclSuccess && ncclCommDestroy(handle_) == ncclSuccess) return;
-  abort("it was destroyed");
+  abort(Error(ErrorCode::kAborted, "it was destroyed"));
 }
 
 bool NcclCommunicator::settled() {
@@ -121,7 +121,7 @@ void NcclCommunicator::fail(ncclResult_t status, const char* doing) {
   throw error;
 }
 
-void NcclCommunicator::abort(const std::string& why) noexcept {
+void NcclCommunicator::abort(const Error& why) noexcept {
   if (aborted_) return;
   aborted_ = why;
   (void)ncclCommAbort(handle_);

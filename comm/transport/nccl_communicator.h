@@ -43,8 +43,8 @@ class NcclCommunicator {
   void check(ncclResult_t status, const char* doing);
 
   // Ends what it is doing on the device. `why` is what calls on it are told from now on.
-  void abort(const std::string& why) noexcept;
-  const std::optional<std::string>& aborted() const noexcept { return aborted_; }
+  void abort(const Error& why) noexcept;
+  const std::optional<Error>& aborted() const noexcept { return aborted_; }
   // What NCCL said first that went wrong, if anything.
   const std::optional<Error>& broken() const noexcept { return broken_; }
 
@@ -55,7 +55,7 @@ class NcclCommunicator {
   Clock& clock_;
   ncclComm_t handle_ = nullptr;
   TimePoint deadline_{};
-  std::optional<std::string> aborted_;
+  std::optional<Error> aborted_;
   std::optional<Error> broken_;
 };
 

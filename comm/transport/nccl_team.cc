@@ -21,6 +21,17 @@ constexpr Duration kEndOfKernels = seconds(10);  // that were aborted
 constexpr Duration kLook = seconds(0.000'02);
 constexpr std::size_t kFirstBytes = 8;  // of the first message to each member
 
+// In the scratch, each member of a call has a multiple of 16 bytes, and the first messages to and
+// from all members lie side by side.
+std::size_t checked_scratch(const NcclSetup& setup) {
+  const std::size_t least = 2 * kFirstBytes * static_cast<std::size_t>(setup.size);
+  if (setup.scratch_bytes >= least) return setup.scratch_bytes;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("NCCL: {} bytes of scratch are too few for {} ranks, which need {}. Set "
+                          "Options::nccl_scratch (MOTLEY_NCCL_SCRATCH) to that or more.",
+                          setup.scratch_bytes, setup.size, least));
+}
+
 // A call in its stream.
 struct NcclRun final : TeamRun {
   NcclCommunicator* comm = nullptr;
@@ -29,10 +40,29 @@ struct NcclRun final : TeamRun {
   std::string name;            // "all_reduce #5"
 };
 
+Error aborted(const NcclCommunicator& comm, ErrorCode code) {
+  const Error& why = *comm.aborted();
+  return Error(code,
+               fmt::format("NCCL's communicator of {} ranks was aborted: {}. It is not used again: "
+                           "go on with a group of another tag, or with MOTLEY_NCCL=off.",
+                           comm.group().size(), why.what()),
+               why.ranks());
+}
+
+// Calls of a communicator run one after another, and the first that does not complete ends those
+// beside it. What broke the communicator broke them, too, whichever of them it was heard of.
+ErrorCode code_beside(const NcclCommunicator& comm) {
+  const ErrorCode why = comm.aborted()->code();
+  return why == ErrorCode::kPeerLost || why == ErrorCode::kIo ? why : ErrorCode::kAborted;
+}
+
 class NcclTeam final : public Nccl {
  public:
   explicit NcclTeam(const NcclSetup& setup)
-      : rank_(setup.rank), size_(setup.size), clock_(setup.clock), scratch_(setup.scratch_bytes) {}
+      : rank_(setup.rank),
+        size_(setup.size),
+        clock_(setup.clock),
+        scratch_(checked_scratch(setup)) {}
   ~NcclTeam() override {
     try {
       if (!device_) return;
@@ -54,7 +84,7 @@ class NcclTeam final : public Nccl {
   }
   bool connected() override;
   void stop_connecting() noexcept override {
-    if (connecting_) connecting_->abort("it was not connected in time");
+    if (connecting_) connecting_->abort(Error(ErrorCode::kAborted, "it was not connected in time"));
     connecting_.reset();
   }
   int communicators() const noexcept override { return static_cast<int>(communicators_.size()); }
@@ -63,11 +93,11 @@ class NcclTeam final : public Nccl {
   bool runs(CallKind kind, std::size_t, int) const noexcept override {
     return kind != CallKind::kBarrier && kind != CallKind::kSendRecv;
   }
-  Duration price(CallKind, std::size_t, int) const noexcept override { return kLook; }
+  Duration price(CallKind, std::size_t, const Topology&) const override { return kLook; }
   bool compares() const noexcept override { return false; }
   TeamRun& begin(const TeamCall& call) override;
   bool advance(TeamRun& run) override;
-  void end(TeamRun& run) noexcept override;
+  void end(TeamRun& run, const Error* why) noexcept override;
   SharedBuffer allocate(std::size_t) override {
     throw Error(ErrorCode::kUnavailable,
                 "NCCL: ranks share no device memory. Make a DeviceBuffer on each.");
@@ -78,7 +108,7 @@ class NcclTeam final : public Nccl {
   NcclCommunicator& communicator_of(const Group& group) const;
   void greet();
   void launch(const TeamCall& call, NcclRun& run);
-  void give_up(NcclCommunicator& comm, const std::string& why) noexcept;
+  void give_up(NcclCommunicator& comm, const Error& why) noexcept;
 
   int rank_;
   int size_;
@@ -130,10 +160,7 @@ NcclCommunicator& NcclTeam::communicator_of(const Group& group) const {
   NcclCommunicator* const own = own_of(group);
   NcclCommunicator& comm = own != nullptr ? *own : *communicators_.at(0);
   if (!comm.aborted()) return comm;
-  throw Error(ErrorCode::kAborted,
-              fmt::format("NCCL's communicator of {} ranks was aborted: {}. It is not used again: "
-                          "go on with a group of another tag, or with MOTLEY_NCCL=off.",
-                          comm.group().size(), *comm.aborted()));
+  throw aborted(comm, ErrorCode::kAborted);
 }
 
 TeamRun& NcclTeam::begin(const TeamCall& call) {
@@ -170,7 +197,7 @@ bool NcclTeam::advance(TeamRun& base) {
   const UseDevice use(*device_);
   try {
     if (run.comm->broken()) throw *run.comm->broken();
-    if (run.comm->aborted()) (void)communicator_of(run.comm->group());
+    if (run.comm->aborted()) throw aborted(*run.comm, code_beside(*run.comm));
     (void)run.comm->settled();
     if (!run.end.done()) return false;
   } catch (const Error&) {
@@ -181,14 +208,15 @@ bool NcclTeam::advance(TeamRun& base) {
   return true;
 }
 
-void NcclTeam::end(TeamRun& base) noexcept {
+void NcclTeam::end(TeamRun& base, const Error* why) noexcept {
   auto& run = static_cast<NcclRun&>(base);
   if (run.state != TeamRun::State::kDone && run.comm != nullptr) {
     try {
       const UseDevice use(*device_);
-      const auto& broken = run.comm->broken();
-      give_up(*run.comm, fmt::format("{} did not complete{}{}", run.name, broken ? ": " : "",
-                                     broken ? broken->what() : ""));
+      const std::string text =
+          fmt::format("{} did not complete{}{}", run.name, why ? ": " : "", why ? why->what() : "");
+      give_up(*run.comm,
+              why ? Error(why->code(), text, why->ranks()) : Error(ErrorCode::kAborted, text));
     } catch (const Error&) {
       // The device is gone, and what was on it.
     }
@@ -197,7 +225,7 @@ void NcclTeam::end(TeamRun& base) noexcept {
 }
 
 // Afterwards nothing of its calls is under way on the device.
-void NcclTeam::give_up(NcclCommunicator& comm, const std::string& why) noexcept {
+void NcclTeam::give_up(NcclCommunicator& comm, const Error& why) noexcept {
   comm.abort(why);
   const TimePoint patience = clock_.now() + kEndOfKernels;
   for (const NcclRun& run : runs_) {

@@ -26,7 +26,11 @@ namespace {
 
 constexpr std::size_t kKeptBytes = 64 << 20;  // of one peer; more stays in its ring and stops it
 constexpr Duration kSpin = seconds(20e-6);    // how long to look before sleeping
-constexpr int kLooks = 64;                    // between two looks at the clock
+constexpr Duration kLongestLook = seconds(2e-6);
+constexpr Link kUsualLink = {.latency = std::chrono::nanoseconds(400),
+                             .bytes_per_second = 5e9,
+                             .per_message = std::chrono::nanoseconds(150)};
+constexpr int kLooks = 64;  // between two looks at the clock
 constexpr Duration kLongestSleep = seconds(1);
 constexpr Duration kStarvedSleep = seconds(1e-3);  // while what is awaited rings no bell
 
@@ -48,6 +52,7 @@ class ShmTransport final : public MatchedTransport {
   ShmTransport(const TransportSetup& setup, ShmSegment inbox, std::vector<ShmSegment> others,
                const ShmTeam::Abilities& abilities)
       : rank_(setup.rank),
+        cores_(abilities.cores),
         payload_bytes_(payload_bytes(setup.options)),
         places_(places(setup)),
         own_(std::make_shared<ShmHeap>(std::move(inbox))),
@@ -76,7 +81,8 @@ class ShmTransport final : public MatchedTransport {
   int size() const noexcept override { return static_cast<int>(places_.size()); }
   const char* name() const noexcept override { return "shm"; }
   std::size_t max_message_bytes() const noexcept override { return payload_bytes_; }
-  Link link() const noexcept override { return TopologyCosts{}.within; }
+  Link link() const noexcept override { return kUsualLink; }
+  int cores() const noexcept override { return cores_; }
   Team* team() noexcept override { return team_ ? &*team_ : nullptr; }
 
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
@@ -146,11 +152,14 @@ class ShmTransport final : public MatchedTransport {
   bool something_to_do() const noexcept;
   bool look_for_a_while() noexcept;
   bool shares_core() noexcept;
+  void even_out(std::uint32_t here, int others) noexcept;
   bool readable(const Peer& sender) const noexcept {
     return !sender.lost && matcher_.kept_bytes(sender.rank) < kKeptBytes;
   }
 
   const int rank_;
+  const int cores_;
+  CoreHop hop_;
   const std::size_t payload_bytes_;
   const std::vector<int> places_;   // by rank: among those joined; -1: not one of them
   std::shared_ptr<ShmHeap> own_;    // our memory, inbox and all; buffers from it may outlive us
@@ -247,27 +256,59 @@ bool ShmTransport::something_to_do() const noexcept {
   return false;
 }
 
-// A short message to an awake rank costs less than waking it up. Where ranks share a core they take
-// turns meanwhile; one that has a core to itself, though others share theirs, keeps it.
+// A short message to an awake rank costs less than waking it up. Time counts while this rank looks,
+// not while another has the core: who has just got it back must not sleep for that. Where ranks
+// share a core they take turns meanwhile; one that has a core to itself, though others share
+// theirs, keeps it.
 bool ShmTransport::look_for_a_while() noexcept {
-  const TimePoint stop = Clock::real().now() + kSpin;
-  do {
+  TimePoint last = Clock::real().now();
+  for (Duration looked{}; looked < kSpin;) {
     const bool yields = shares_core();
     for (int i = 0; i < (yields ? 1 : kLooks); ++i) {
       if (something_to_do()) return true;
     }
     if (yields) sched_yield();
-  } while (Clock::real().now() < stop);
+    const TimePoint now = Clock::real().now();
+    looked += std::min(now - std::exchange(last, now), kLongestLook);
+  }
   return false;
 }
 
 // Whether another rank was last seen on this rank's core. Sleeping would keep both there: who is
-// woken stays where it was, and only cores that two want are shared out anew.
+// woken stays where it was, and only cores that two want are shared out anew. Even so the kernel
+// may leave a core with fewer ranks than another for long: then one moves there.
 bool ShmTransport::shares_core() noexcept {
   const std::uint32_t here = own_->segment().doorbell().look_from_here();
-  return std::any_of(peers_.begin(), peers_.end(), [here](const Peer& it) {
-    return it.rank >= 0 && it.doorbell->core.load(std::memory_order_relaxed) == here;
-  });
+  int others = 0;
+  bool is_last = true;  // of those on this core
+  for (const Peer& it : peers_) {
+    if (it.rank < 0 || it.doorbell->core.load(std::memory_order_relaxed) != here) continue;
+    ++others;
+    is_last = is_last && it.rank < rank_;
+  }
+  if (others == 0 || !is_last) {
+    hop_.apart();
+  } else if (hop_.due(Clock::real())) {
+    even_out(here, others);
+  }
+  return others != 0;
+}
+
+// Moves to the core with fewest ranks, if there will be no more of them than stay behind.
+void ShmTransport::even_out(std::uint32_t here, int others) noexcept {
+  std::vector<int> ranks_on(CPU_SETSIZE, 0);
+  for (const Peer& it : peers_) {
+    if (it.rank < 0) continue;
+    const std::uint32_t core = it.doorbell->core.load(std::memory_order_relaxed);
+    if (core != 0 && core <= ranks_on.size()) ++ranks_on[core - 1];
+  }
+  std::vector<int> full = {static_cast<int>(here) - 1};
+  const int least = fewest_on_allowed_cores(ranks_on, full.front());
+  if (least >= others) return;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (ranks_on[static_cast<std::size_t>(core)] > least) full.push_back(core);
+  }
+  if (hop_to_another_core(full)) own_->segment().doorbell().look_from_here();
 }
 
 void ShmTransport::wait(TimePoint until) {
@@ -334,7 +375,8 @@ ShmTeam::Abilities find_abilities(const TransportSetup& setup,
     all_read &= text.front() == 'r';
     text.erase(0, 1);
   }
-  return {.spins = setup.joined() <= usable_cores(cores), .reads_private = all_read};
+  const int usable = std::min(setup.joined(), usable_cores(cores));
+  return {.cores = usable, .spins = setup.joined() <= usable, .reads_private = all_read};
 }
 
 }  // namespace

@@ -16,6 +16,49 @@ std::size_t weight_bytes(const Fingerprint& call) noexcept {
 
 }  // namespace
 
+// What has room in the line of its key is shown before anything else is done about the call, as the
+// others wait for it; all the rest goes on while theirs is on its way. Needs the seat at which the
+// others look first.
+bool ShmTeam::show_early(const ShmRun& run, const TeamCall& call) noexcept {
+  const Fingerprint& what = call.fingerprint;
+  const std::size_t bytes = call.in.size_bytes();
+  if (!spins_ || bytes > ShmBoard::kMoreBytes || has_root(what.kind) || weight_bytes(what) != 0 ||
+      way_of(what.kind, what.count * size_bytes(what.dtype), call.group->size()) !=
+          ShmRun::Way::kAtOnce) {
+    return false;
+  }
+  Seat& mine = seats_[static_cast<std::size_t>(run.hint)];
+  if (mine.state != Seat::kFree) return false;
+  mine.state = Seat::kBusy;
+  mine.key = run.key;
+  const bool in_line = bytes <= ShmSeat::kLineBytes;
+  if (!in_line) std::memcpy(board_->more[run.hint], call.in.data, bytes);
+  show(run.key, run.hint, call, {call.in.data, in_line ? bytes : 0});
+  return true;
+}
+
+// Once our part can be seen, so can those of others that came with us: asks for all their lines, of
+// which the loads would ask only when they have seen the keys.
+void ShmTeam::fetch_ahead(const ShmRun& run) const noexcept {
+  const Fingerprint& call = run.call.fingerprint;
+  const std::size_t all = run.call.in.size_bytes();
+  if (all <= ShmSeat::kLineBytes) return;
+  const bool parts = gives_each(call.kind) || call.kind == CallKind::kReduceScatter;
+  const std::size_t bytes = parts ? all / static_cast<std::size_t>(run.size) : all;
+  const std::size_t begin = parts ? static_cast<std::size_t>(run.me) * bytes : 0;
+  for (const ShmRun::Member& member : run.members) {
+    if (member.rank == rank_) continue;
+    const std::byte* const from = peer(member.rank).board->more[run.hint] + begin;
+    for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
+  }
+}
+
+// So that the next call finds its seat free.
+void ShmTeam::make_room_after(const ShmRun& run) noexcept {
+  const auto next = static_cast<std::size_t>((run.hint + 1) % ShmBoard::kSeats);
+  if (seats_[next].state != Seat::kFree) sweep();
+}
+
 void ShmTeam::show_at_once(ShmRun& run) {
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t bytes = run.call.in.size_bytes();
@@ -34,10 +77,15 @@ void ShmTeam::show_at_once(ShmRun& run) {
     run.line_bytes = skip + bytes;
     return;
   }
+  if (bytes <= ShmBoard::kMoreBytes) {
+    std::memcpy(board_->more[run.seat], run.call.in.data, bytes);
+    return;
+  }
   keep_slots(run, bytes);
   const auto offset = static_cast<std::uint64_t>(run.slots - heap_->base());
   std::memcpy(run.line + skip, &offset, sizeof(offset));
-  std::memcpy(run.slots, run.call.in.data, bytes);
+  stores_.copy(run.slots, run.call.in.data, bytes);
+  stores_.finish();
 }
 
 bool ShmTeam::at_once(ShmRun& run) {
@@ -50,8 +98,10 @@ bool ShmTeam::at_once(ShmRun& run) {
 // Where member `index` shows its whole `in`, of `bytes` bytes.
 const std::byte* ShmTeam::shown_at_once(const ShmRun& run, int index, std::size_t bytes) const {
   const std::size_t skip = weight_bytes(run.call.fingerprint);
-  const std::byte* const line = run.members[static_cast<std::size_t>(index)].seat->line + skip;
+  const ShmRun::Member& member = run.members[static_cast<std::size_t>(index)];
+  const std::byte* const line = member.seat->line + skip;
   if (bytes + skip <= ShmSeat::kLineBytes) return line;
+  if (bytes <= ShmBoard::kMoreBytes) return peer(member.rank).board->more[member.at];
   std::uint64_t offset = 0;
   std::memcpy(&offset, line, sizeof(offset));
   return heap_at(run, index, offset, bytes);
@@ -84,7 +134,7 @@ void ShmTeam::finish_at_once(ShmRun& run) {
   if (weighs) weights_.resize(static_cast<std::size_t>(run.size));
   for (int i = 0; i < run.size; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    sources_[at] = shown_at_once(run, i, shown) + skip;
+    sources_[at] = (i == run.me ? run.call.in.data : shown_at_once(run, i, shown)) + skip;
     if (weighs) std::memcpy(&weights_[at], run.members[at].seat->line, sizeof(double));
   }
   const Combine& combine = combine_of(call);

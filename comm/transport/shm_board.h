@@ -42,6 +42,9 @@ struct ShmSeat {
 
 struct ShmBoard {
   static constexpr int kSeats = 64;
+  // What a seat shows of a call beside its line, where that is too short: others know where to look
+  // before they have seen the key, so all lines may come in the time of one.
+  static constexpr std::size_t kMoreBytes = 1 << 10;
   static constexpr std::uint64_t kUsed = 1;     // in every key
   static constexpr std::uint64_t kGivenUp = 2;  // in keys of calls that their owner has given up
 
@@ -49,6 +52,7 @@ struct ShmBoard {
   // The ticket of the call that the owner of each seat is not through with yet; else 0.
   alignas(kLinePair) std::atomic<std::uint32_t> busy[kSeats];
   ShmSeat seats[kSeats];
+  alignas(kLinePair) std::byte more[kSeats][kMoreBytes];
 };
 
 // Every bit of `x` and of `h` spreads over the whole word.

@@ -1,8 +1,8 @@
 // Large collectives that do not reduce, and those of blocks that vary: members take blocks from
 // where the others have them.
 //
-// From buffers that they see, they take them there, and from others too where they can read those
-// and blocks have a size for which that is faster. Otherwise a member lays out piece k of its
+// From buffers that they see, they take them there, and from others too in the first calls of a
+// size, where they can read those. Otherwise a member lays out piece k of its
 // blocks while the others take piece k - 1; two turns of slots alternate, so nobody lays out piece
 // k before all have taken piece k - 2. In place that is safe too: what arrives overwrites pieces
 // that have been laid out.
@@ -49,7 +49,7 @@ void ShmTeam::plan_exchange(ShmRun& run) {
   const std::size_t element = size_bytes(call.fingerprint.dtype);
   const std::size_t all = call.fingerprint.count * element;
   const std::size_t block = kind == CallKind::kBroadcast ? all : all / at(run.size);
-  run.piece = varies(kind) ? kPieceBytes : std::min(whole_lines(block), kPieceBytes);
+  run.piece = piece_bytes(run.size, varies(kind) ? kLongestPiece : block);
   run.gives.assign(at(run.size), {});
   run.gets.assign(at(run.size), {});
   std::size_t in = 0, out = 0, turn = 0, longest_away = 0;
@@ -125,11 +125,10 @@ bool ShmTeam::give_blocks(ShmRun& run) {
   for (int j = 1; j < run.size; ++j) {
     const ShmRun::Block& block = run.gives[at((run.me + j) % run.size)];
     if (begin >= block.bytes) continue;
-    copy_stream(slots + block.slot, run.call.in.data + block.begin + begin,
-                std::min(run.piece, block.bytes - begin));
+    stores_.copy(slots + block.slot, run.call.in.data + block.begin + begin,
+                 std::min(run.piece, block.bytes - begin));
     if (!each) break;  // the same for all
   }
-  streams_done();
   publish(run, &ShmSeat::given, ++run.given);
   return true;
 }
@@ -196,7 +195,7 @@ bool ShmTeam::take_block(ShmRun& run, int from) {
     source.slots = run.members[at(from)].seat->slots.load(std::memory_order_relaxed);
   }
   const std::uint64_t offset = source.slots + source.slot + run.done % 2 * source.turn;
-  copy_out(run, to, heap_at(run, from, offset, bytes), bytes);
+  copy_from_slots(run, to, heap_at(run, from, offset, bytes), bytes);
   return true;
 }
 

@@ -80,9 +80,12 @@ bool ShmTeam::disagrees(ShmRun& run, int index, int at) noexcept {
   const Fingerprint theirs = shown.fingerprint;
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!same || theirs == run.call.fingerprint) return false;
-  if ((shown.key.load(std::memory_order_relaxed) | ShmBoard::kGivenUp) !=
-      (key | ShmBoard::kGivenUp)) {
-    return false;  // it was being written
+  // It may be being written: the name comes first, the call next, and the key last.
+  const std::uint64_t named = key_of(hash(run.call.id.group), run.call.id.number, theirs);
+  if ((key | ShmBoard::kGivenUp) != (named | ShmBoard::kGivenUp) ||
+      (shown.key.load(std::memory_order_relaxed) | ShmBoard::kGivenUp) !=
+          (key | ShmBoard::kGivenUp)) {
+    return false;
   }
   used = ticket;
   run.members[static_cast<std::size_t>(index)].at = at;

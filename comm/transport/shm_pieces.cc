@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -15,12 +16,12 @@ namespace {
 
 constexpr std::size_t kSlotBytes = 32 << 10;  // most that is shown at once
 constexpr int kMostMembers = 64;
-// Blocks of such lengths come faster straight from the memory of another process than through
-// slots; longer ones leave the caches, around which the kernel does not copy.
+// Slots are faster than the kernel's copies from another process, but the pages of new ones cost
+// as much as some calls save. Blocks of such lengths are read directly in the first calls that
+// would need slots of a size: who calls but a few times makes none.
 constexpr std::size_t kLeastDirect = 64 << 10;
 constexpr std::size_t kMostDirect = 2 << 20;
-// Where ranks share cores, each wait for the next piece costs a turn: from here on, however long.
-constexpr std::size_t kLeastDirectOnSharedCores = 1 << 20;
+constexpr int kDirectCalls = 8;
 constexpr Duration kStopWriting = std::chrono::milliseconds(50);
 
 // Of the larger of `in` and `out`. Two members read little, many read much.
@@ -45,7 +46,7 @@ void ShmTeam::plan_reduction(ShmRun& run) {
   const auto members = static_cast<std::size_t>(run.size);
   run.block = all / members;
   if (call.kind != CallKind::kReduceScatter) run.block = whole_lines((all + members - 1) / members);
-  run.piece = std::min(whole_lines(run.block), kPieceBytes);
+  run.piece = piece_bytes(run.size, run.block);
   run.pieces = static_cast<std::uint32_t>((run.block + run.piece - 1) / run.piece);
   run.offer.weight = run.call.weight;
 }
@@ -66,7 +67,7 @@ void ShmTeam::show_offer(ShmRun& run) {
     run.offer.out = heap_->offset_of(out.data, out.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
   const bool is_private = run.offer.in == ShmRun::Offer::kPrivate;
-  if (is_private && !overwritten && reads_directly(kind, run.offer.longest)) {
+  if (is_private && !overwritten && reads_directly(run)) {
     const std::uint64_t address = reinterpret_cast<std::uintptr_t>(in.data);
     if (peer(rank_).rest.can_be_read(address, in.size_bytes())) run.offer.address = address;
   }
@@ -81,14 +82,18 @@ void ShmTeam::show_offer(ShmRun& run) {
   if (varies(kind) && run.to_give != 0) give_blocks(run);  // often all of it
 }
 
-// Whether members read private blocks, the longest of so many bytes, in each other's processes.
-// Where some only give, they would stand by while others copy, instead of doing half of the work.
-bool ShmTeam::reads_directly(CallKind kind, std::size_t longest) const noexcept {
+// Whether members read our private blocks in our process. Where some only give, they would stand by
+// while others copy, instead of doing half of the work.
+bool ShmTeam::reads_directly(const ShmRun& run) noexcept {
+  const CallKind kind = run.call.fingerprint.kind;
+  const std::size_t longest = run.offer.longest;
   const bool all_get = kind == CallKind::kAllToAll || kind == CallKind::kAllToAllV ||
                        kind == CallKind::kAllGather || kind == CallKind::kAllGatherV;
-  if (!reads_private_ || !all_get) return false;
-  return spins_ ? longest >= kLeastDirect && longest <= kMostDirect
-                : longest >= kLeastDirectOnSharedCores;
+  if (!reads_private_ || !all_get || longest < kLeastDirect || longest > kMostDirect) return false;
+  int& calls = direct_calls_[std::bit_width(run.turn)];
+  if (calls == kDirectCalls) return false;
+  ++calls;
+  return true;
 }
 
 // What the members show, read once: they might change it.
@@ -181,6 +186,7 @@ bool ShmTeam::all_have(ShmRun& run, Count count, std::uint32_t value) const noex
 }
 
 void ShmTeam::publish(ShmRun& run, Count count, std::uint32_t value) noexcept {
+  stores_.finish();
   (own(run).*count).store(value, std::memory_order_release);
   run.news = true;
   ring(run);

@@ -21,8 +21,9 @@ constexpr std::size_t kTile = 8 << 10;  // stays in the first cache
 // Where results go around the caches: so short that the processor reads the next tile while it
 // still writes this one.
 constexpr std::size_t kStreamTile = 512;
-constexpr std::size_t kMoveInPlace = 512 << 10;  // done at once, between two looks at the others
-constexpr std::size_t kStreamResult = 8 << 20;   // from this on results do not fit in caches
+constexpr std::size_t kMoveInPlace = 512 << 10;     // done at once, between two looks at the others
+constexpr std::size_t kStreamResult = 8 << 20;      // from this on results do not fit in caches
+constexpr std::size_t kStreamFromSlots = 16 << 20;  // nor do the buffers of all members
 
 struct Range {
   std::size_t begin, bytes;
@@ -107,7 +108,7 @@ bool ShmTeam::reduce_in_pieces(ShmRun& run) {
       std::byte* const to = run.call.out.data + range.begin;
       const std::byte* const from =
           slots_of(run, q, all_slots(run)) + slot_offset(run, k, run.size);
-      copy_out(run, to, from, range.bytes);
+      copy_from_slots(run, to, from, range.bytes);
     }
   }
   streams_done();
@@ -121,10 +122,10 @@ bool ShmTeam::give_to_reduce(ShmRun& run) {
   for (int j = 1; j < run.size; ++j) {
     const int q = (run.me + j) % run.size;
     const Range range = range_of(run, q, run.given);
-    copy_stream(run.slots + slot_offset(run, run.given, q), run.call.in.data + range.begin,
-                range.bytes);
+    if (range.bytes == 0) continue;
+    stores_.copy(run.slots + slot_offset(run, run.given, q), run.call.in.data + range.begin,
+                 range.bytes);
   }
-  streams_done();
   publish(run, &ShmSeat::given, ++run.given);
   return true;
 }
@@ -148,9 +149,8 @@ void ShmTeam::reduce_piece(ShmRun& run, std::uint32_t k) {
     }
     std::byte* const to = (out != nullptr ? out : result) + at;
     combine(to, sources_.data(), run.size, bytes / size_bytes(call.dtype), weights_.data());
-    if (shows && out != nullptr) copy_stream(result + at, to, bytes);
+    if (shows && out != nullptr) stores_.copy(result + at, to, bytes);
   }
-  streams_done();
 }
 
 void ShmTeam::prepare_sources(const ShmRun& run) {
@@ -249,6 +249,19 @@ void ShmTeam::copy_out(const ShmRun& run, std::byte* to, const std::byte* from, 
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t all = std::max(call.count * size_bytes(call.dtype), run.call.out.size_bytes());
   if (all >= kStreamResult) {
+    copy_stream(to, from, bytes);
+  } else if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+// Where all members' buffers do not fit in the caches together, slots still do: results go around.
+void ShmTeam::copy_from_slots(const ShmRun& run, std::byte* to, const std::byte* from,
+                              std::size_t bytes) {
+  const ConstView in = run.call.in;
+  const View out = run.call.out;
+  const std::size_t own = out.size_bytes() + (in.data == out.data ? 0 : in.size_bytes());
+  if (static_cast<std::size_t>(run.size) * own >= kStreamFromSlots) {
     copy_stream(to, from, bytes);
   } else if (bytes != 0) {
     std::memcpy(to, from, bytes);

@@ -1,6 +1,7 @@
 // comm/transport/shm_run.h: what a rank knows of one collective of its team under way.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -9,10 +10,22 @@
 
 namespace motley {
 
-inline constexpr std::size_t kPieceBytes = 256 << 10;  // of a block, the largest
+inline constexpr std::size_t kLongestPiece = 256 << 10;  // of a block
+inline constexpr std::size_t kShortestPiece = 32 << 10;  // a shorter one is not worth the waits
+inline constexpr std::size_t kAllSlots = 8 << 20;        // of all members: they stay in caches
+inline constexpr std::size_t kFewPieces = 16;            // of a block, however long those are then
 
 constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+// How long the pieces are that blocks are cut into, the longest of them `block` bytes: two turns of
+// slots hold one from each member to each.
+constexpr std::size_t piece_bytes(int members, std::size_t block) noexcept {
+  const auto p = static_cast<std::size_t>(members);
+  const std::size_t cached = std::max(kAllSlots / (2 * p * p), block / kFewPieces);
+  const std::size_t piece = std::clamp(cached, kShortestPiece, kLongestPiece);
+  return std::min(whole_lines(block), whole_lines(piece));
 }
 
 struct ShmRun final : TeamRun {

@@ -16,14 +16,16 @@ namespace {
 // How often a new call looks for the others before it is left to whoever waits for it.
 constexpr int kEagerLooks = 200;
 constexpr int kMostMoves = 16;  // before somebody looks at the time again
-constexpr int kHotLooks = 20;   // without a pause between them
 constexpr int kFarLook = 32;    // every so often not only where it should be
 constexpr int kCoreLook = 8;    // and whether a member is on this rank's core
+constexpr std::uint32_t kCallsPerLook = 32;
 // A seat of a call that its owner gave up stays as it is at least so long: a member that found it
 // just before has shown itself by then.
 constexpr Duration kQuarantine = std::chrono::milliseconds(20);
-// So many slots of a size are made before it is looked for used ones.
+// So many short slots of a size are made before it is looked for used ones. Every page of longer
+// ones costs a fault, which is dearer than to look.
 constexpr int kFewSlots = 4;
+constexpr std::size_t kShortSlots = 64 << 10;
 
 // Exactly so many bytes, which were often written just before: a longer load would have to wait for
 // them to leave the processor.
@@ -44,7 +46,8 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
       reads_private_(abilities.reads_private),
       clock_(clock),
       heap_(std::move(heap)),
-      board_(&heap_->segment().board()) {
+      board_(&heap_->segment().board()),
+      stores_(clock) {
   for (int i = 0; i < kDTypes * kOps; ++i) {
     combines_.emplace_back(static_cast<DType>(i / kOps), static_cast<ReduceOp>(i % kOps));
   }
@@ -59,12 +62,6 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
   }
 }
 
-// As it is between two cores that share a cache; the copies cost more than the handshakes.
-Duration ShmTeam::price(CallKind kind, std::size_t bytes, int members) const noexcept {
-  const double copies = static_cast<double>(bytes) * (reduces(kind) ? 3 : 2);
-  return seconds(200e-9 * members + copies / 10e9);
-}
-
 SharedBuffer ShmTeam::allocate(std::size_t bytes) {
   return SharedBuffer(heap_->take(bytes), bytes, heap_);
 }
@@ -73,17 +70,18 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   if (spare_.empty()) spare_.push_back(&runs_.emplace_back());
   ShmRun& run = *spare_.back();
   spare_.pop_back();
-  run.state = TeamRun::State::kRuns;
-  run.peer = -1;
-  run.call = call;
   const std::uint64_t group = hash(call.id.group);
   run.key = key_of(group, call.id.number, call.fingerprint);
   run.hint = seat_hint(group, call.id.number);
+  const bool early = show_early(run, call);  // before all that nobody waits for
+  run.state = TeamRun::State::kRuns;
+  run.peer = -1;
+  run.call = call;
   run.me = call.group->index_of(rank_);
   run.size = call.group->size();
-  run.seat = -1;
+  run.seat = early ? run.hint : -1;
   run.found = 0;
-  run.news = false;
+  run.news = early;
   run.awaited = nullptr;
   run.decided = false;
   run.line_from = run.line;
@@ -104,13 +102,19 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   under_way_.push_back(&run);
   try {
     const bool is_short = run.way == ShmRun::Way::kAtOnce || varies(what.kind);
-    if (spins_ && is_short && claim(run)) {
+    if (early) {
+      tell(run);
+      fetch_ahead(run);
+      look_where_we_are();
+      make_room_after(run);
+      look_for_a_while(run);
+    } else if (spins_ && is_short && claim(run)) {
       look_for_a_while(run);
     } else {
       move(run);
     }
   } catch (const Error&) {
-    end(run);
+    end(run, nullptr);
     throw;
   }
   tell(run);
@@ -135,24 +139,35 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
       move(run);
     } else if (find_near(run)) {
       i = 0;
-    } else if (i > kHotLooks) {
+    } else {
       pause_between_looks(run, i);
     }
   }
 }
 
-// A member that needs this core gets it.
-void ShmTeam::pause_between_looks(const ShmRun& run, int look) const noexcept {
-  if (look % kCoreLook == 0) {
-    const std::uint32_t here = heap_->segment().doorbell().look_from_here();
-    for (const ShmRun::Member& member : run.members) {
-      const Doorbell* const bell = peer(member.rank).doorbell;
-      if (bell == nullptr || bell->core.load(std::memory_order_relaxed) != here) continue;
-      sched_yield();
-      return;
-    }
+// A member that needs this core gets it, and if it stays there one of the two goes.
+void ShmTeam::pause_between_looks(const ShmRun& run, int look) noexcept {
+  if (look % kCoreLook != 0) return pause_briefly();
+  const std::uint32_t here = heap_->segment().doorbell().look_from_here();
+  for (const ShmRun::Member& member : run.members) {
+    const Doorbell* const bell = peer(member.rank).doorbell;
+    if (bell == nullptr || bell->core.load(std::memory_order_relaxed) != here) continue;
+    if (member.rank < rank_ && hop_.due(clock_)) hop_away();
+    sched_yield();
+    return;
   }
+  hop_.apart();
   pause_briefly();
+}
+
+void ShmTeam::hop_away() noexcept {
+  Doorbell& own = heap_->segment().doorbell();
+  std::vector<int> taken = {static_cast<int>(own.look_from_here()) - 1};
+  for (const Peer& it : peers_) {
+    if (it.doorbell == nullptr) continue;
+    taken.push_back(static_cast<int>(it.doorbell->core.load(std::memory_order_relaxed)) - 1);
+  }
+  if (hop_to_another_core(taken)) own.look_from_here();
 }
 
 bool ShmTeam::advance(TeamRun& team_run) {
@@ -177,7 +192,7 @@ bool ShmTeam::move(ShmRun& run) {
   return at_once(run);
 }
 
-void ShmTeam::end(TeamRun& team_run) noexcept {
+void ShmTeam::end(TeamRun& team_run, const Error*) noexcept {
   auto& run = static_cast<ShmRun&>(team_run);
   if (run.seat >= 0) {
     Seat& mine = seat(run);
@@ -229,26 +244,37 @@ bool ShmTeam::claim(ShmRun& run) {
   Seat& mine = seat(run);
   mine.state = Seat::kBusy;
   mine.key = run.key;
-  if (++tickets_ == 0) ++tickets_;
-  board_->busy[at].store(tickets_, std::memory_order_relaxed);
-  ShmSeat& shown = own(run);
-  shown.id = run.call.id;
-  shown.fingerprint = run.call.fingerprint;
   if (run.way == ShmRun::Way::kAtOnce) {
     show_at_once(run);
   } else {
     show_offer(run);
   }
+  show(run.key, at, run.call, {run.line_from, run.line_bytes});
+  if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
+  run.news = true;
+  ring(run);
+  look_where_we_are();
+  return true;
+}
+
+// Who is always the last to come never looks around otherwise.
+void ShmTeam::look_where_we_are() noexcept {
+  if (spins_ && tickets_ % kCallsPerLook == 0) heap_->segment().doorbell().look_from_here();
+}
+
+// What the call is, and `line` beside its key.
+void ShmTeam::show(std::uint64_t key, int at, const TeamCall& call, ConstBytes line) noexcept {
+  if (++tickets_ == 0) ++tickets_;
+  board_->busy[at].store(tickets_, std::memory_order_relaxed);
+  ShmSeat& shown = board_->seats[at];
+  shown.id = call.id;
+  shown.fingerprint = call.fingerprint;
   // One store after the other: who looks at the line meanwhile would take it away in the middle.
   shown.key.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   shown.ticket.store(tickets_, std::memory_order_relaxed);
-  copy_line(shown.line, run.line_from, run.line_bytes);
-  shown.key.store(run.key, std::memory_order_release);
-  if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
-  run.news = true;
-  ring(run);
-  return true;
+  copy_line(shown.line, line.data(), line.size());
+  shown.key.store(key, std::memory_order_release);
 }
 
 // Who sleeps looked once more after saying so; so we look who sleeps once our news can be seen.
@@ -305,7 +331,7 @@ void ShmTeam::keep_slots(ShmRun& run, std::size_t bytes) {
   const std::size_t size = std::bit_ceil(bytes);
   std::vector<std::byte*>& spare = slots_[std::bit_width(size)];
   int& made = slots_made_[std::bit_width(size)];
-  if (spare.empty() && made >= kFewSlots) sweep();
+  if (spare.empty() && (size > kShortSlots || made >= kFewSlots)) sweep();
   if (spare.empty()) {
     spare.push_back(heap_->take(size));
     ++made;

@@ -5,12 +5,12 @@
 // buffers from allocate() stores results right where they belong, in the other members' buffers.
 //
 // Three ways, by size and by where the buffers are:
-//   at once     up to some KiB, unless blocks vary: each shows all it has, in the line of its key
-//               or in a slot, and reduces or picks from what the others show. One transfer between
-//               cores.
+//   at once     up to some KiB, unless blocks vary: each shows all it has, in the line of its key,
+//               beside it or in a slot, and reduces or picks from what the others show. Up to 1 KiB
+//               one transfer between cores.
 //   in place    buffers from allocate(): read, and written, where they are.
-//   directly    other memory, where the kernel lets ranks read it from each other's processes and
-//               that is faster: in one copy.
+//   directly    other memory, where the kernel lets ranks read it from each other's processes: in
+//               the first calls of a size, which then need no slots.
 //   in pieces   other memory: each lays out a piece at a time in slots of its heap, two pieces
 //               deep, while the others take the piece before.
 // Reductions go in the order of the members, each element in one place: same bits everywhere.
@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "comm/kernel/combine.h"
+#include "comm/transport/core_hop.h"
 #include "comm/transport/shm_heap.h"
 #include "comm/transport/shm_run.h"
+#include "comm/transport/slot_stores.h"
 #include "comm/transport/team.h"
 
 namespace motley {
@@ -32,6 +34,7 @@ namespace motley {
 class ShmTeam final : public Team {
  public:
   struct Abilities {     // the same at all ranks
+    int cores = 1;       // that they share, at most one for each
     bool spins = false;  // ranks have cores of their own: looking for a while costs nobody anything
     bool reads_private = false;  // ranks can read what the others do not share
   };
@@ -43,10 +46,10 @@ class ShmTeam final : public Team {
   bool runs(CallKind kind, std::size_t bytes, int members) const noexcept override {
     return members > 1 && way_of(kind, bytes, members).has_value();
   }
-  Duration price(CallKind kind, std::size_t bytes, int members) const noexcept override;
+  Duration price(CallKind kind, std::size_t bytes, const Topology& among) const override;
   TeamRun& begin(const TeamCall& call) override;
   bool advance(TeamRun& run) override;
-  void end(TeamRun& run) noexcept override;
+  void end(TeamRun& run, const Error* why) noexcept override;
   SharedBuffer allocate(std::size_t bytes) override;
 
   // Whether a call under way could move.
@@ -90,6 +93,8 @@ class ShmTeam final : public Team {
   // --- seats (shm_team.cc, shm_find.cc)
   // -----------------------------------------------------------
   bool claim(ShmRun& run);
+  void show(std::uint64_t key, int at, const TeamCall& call, ConstBytes line) noexcept;
+  void look_where_we_are() noexcept;
   bool find_near(ShmRun& run);
   bool find_all(ShmRun& run);
   bool find(ShmRun& run, int index);
@@ -104,7 +109,8 @@ class ShmTeam final : public Team {
   void keep_slots(ShmRun& run, std::size_t bytes);
   bool move(ShmRun& run);
   void look_for_a_while(ShmRun& run);
-  void pause_between_looks(const ShmRun& run, int look) const noexcept;
+  void pause_between_looks(const ShmRun& run, int look) noexcept;
+  void hop_away() noexcept;
   void tell(ShmRun& run) noexcept;
   void ring(const ShmRun& run) const noexcept;
   bool ready(const ShmRun& run) const noexcept;
@@ -132,7 +138,7 @@ class ShmTeam final : public Team {
   const std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
   bool still_there(ShmRun& run, int index) const noexcept;
   void wait_in_vain(ShmRun& run, int index) const noexcept;
-  bool reads_directly(CallKind kind, std::size_t longest) const noexcept;
+  bool reads_directly(const ShmRun& run) noexcept;
   bool read_private(ShmRun& run, int index, std::byte* to, std::uint64_t from,
                     std::size_t bytes) const;
   bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
@@ -140,7 +146,12 @@ class ShmTeam final : public Team {
   void publish(ShmRun& run, Count count, std::uint32_t value) noexcept;
   void stop_writers(const ShmRun& run) noexcept;
   static void copy_out(const ShmRun& run, std::byte* to, const std::byte* from, std::size_t bytes);
+  static void copy_from_slots(const ShmRun& run, std::byte* to, const std::byte* from,
+                              std::size_t bytes);
 
+  bool show_early(const ShmRun& run, const TeamCall& call) noexcept;
+  void fetch_ahead(const ShmRun& run) const noexcept;
+  void make_room_after(const ShmRun& run) noexcept;
   void show_at_once(ShmRun& run);
   bool at_once(ShmRun& run);
   const std::byte* shown_at_once(const ShmRun& run, int index, std::size_t bytes) const;
@@ -173,11 +184,14 @@ class ShmTeam final : public Team {
   std::vector<Peer> peers_;
   std::array<Seat, ShmBoard::kSeats> seats_;
   std::uint32_t tickets_ = 0;
+  CoreHop hop_;
+  SlotStores stores_;
   std::deque<ShmRun> runs_;     // all there ever were
   std::vector<ShmRun*> spare_;  // not in use
   std::vector<ShmRun*> under_way_;
   std::array<std::vector<std::byte*>, 64> slots_;  // free ones, by the logarithm of their size
   std::array<int, 64> slots_made_{};
+  std::array<int, 64> direct_calls_{};  // that needed no slots, by the same of what they would need
   std::vector<const std::byte*> sources_;  // of a reduction; kept for its memory
   std::vector<double> weights_;            // of those
   std::vector<Combine> combines_;          // by dtype and operation

@@ -15,8 +15,10 @@
 
 #include "comm/clock.h"
 #include "comm/device.h"
+#include "comm/error.h"
 #include "comm/group.h"
 #include "comm/shared_buffer.h"
+#include "comm/topology.h"
 #include "comm/transport/transport.h"
 #include "comm/view.h"
 
@@ -62,16 +64,18 @@ class Team {
   // Whether the team runs such a call of `members` ranks, the same on all of them. `bytes`: of the
   // larger of `in` and `out`; 0 where blocks vary.
   virtual bool runs(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
-  // What a call that it runs costs, roughly.
-  virtual Duration price(CallKind kind, std::size_t bytes, int members) const noexcept = 0;
+  // What a call that it runs costs among such ranks, all on one host, by the same measure as
+  // schedules (algorithm/cost.h).
+  virtual Duration price(CallKind kind, std::size_t bytes, const Topology& among) const = 0;
   // Whether the team itself finds members that disagree; else the engine compares what they called.
   virtual bool compares() const noexcept { return true; }
   // Begins a call that it runs.
   virtual TeamRun& begin(const TeamCall& call) = 0;
   // Moves what can be moved without waiting. True if anything was.
   virtual bool advance(TeamRun& run) = 0;
-  // The call is over here, complete or given up. Afterwards no buffer of it is touched, by anyone.
-  virtual void end(TeamRun& run) noexcept = 0;
+  // The call is over here: complete, or given up because of `why`. Afterwards no buffer of it is
+  // touched, by anyone.
+  virtual void end(TeamRun& run, const Error* why = nullptr) noexcept = 0;
   // Memory that all ranks of the team can load from and store to.
   //   errors  kUnavailable where there is no room, with the numbers
   virtual SharedBuffer allocate(std::size_t bytes) = 0;

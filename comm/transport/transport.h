@@ -26,7 +26,9 @@
 
 namespace motley {
 
+struct DeviceMessage;
 struct Options;
+class DeviceMessages;
 class Team;
 
 // One call of one group: the group's tag and the call's number in it.
@@ -74,6 +76,8 @@ class Sink {
   virtual void sent(std::uint32_t cookie) = 0;
   // A message has arrived. `data` is valid during the call only.
   virtual void received(std::uint32_t cookie, const Tag& tag, ConstBytes data) = 0;
+  // The same where the message is in device memory, for calls that are.
+  virtual void received_on_device(std::uint32_t cookie, const Tag& tag, DeviceMessage message);
   // The operation will not complete.
   virtual void failed(std::uint32_t cookie, const Error& error) = 0;
   // Rank `from` sent a message of the call that the sink runs, but with another fingerprint. Told
@@ -96,6 +100,9 @@ class Transport {
   virtual Link link() const noexcept = 0;
   // The number of each rank's host, from 0; empty where that is not known or but one.
   virtual std::vector<int> hosts() const { return {}; }
+  // How many cores the ranks share, if they are on one host and it is known, at most one for each;
+  // else 0. The same on all ranks.
+  virtual int cores() const noexcept { return 0; }
   // What is known of the links, for those who can use it; one as link() says is but a guess. While
   // no call is under way.
   virtual void use_links(const Topology& /*topology*/) {}
@@ -104,6 +111,9 @@ class Transport {
   virtual Team* team() noexcept { return nullptr; }
   // The same, if all members of `group`, this rank among them, are in it; else null.
   virtual Team* team_of(const Group& /*group*/) noexcept { return team(); }
+
+  // Moves messages in device memory, too (device_messages.h); null where it does not.
+  virtual DeviceMessages* device_messages() noexcept { return nullptr; }
 
   // Sends `data` to rank `to` (never to oneself). Returns true if the data has been taken already;
   // otherwise sent(cookie) or failed(cookie) follows, and `data` must stay until then.

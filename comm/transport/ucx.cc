@@ -22,13 +22,22 @@ constexpr Duration kLongestSleep = seconds(1);
 
 // --- Sending ------------------------------------------------------------------------------------
 
-UcxTransport::Sent UcxTransport::send(int to, const UcxPeer::Queued& message) {
+UcxTransport::Sent UcxTransport::send(int to, UcxPeer::Queued& message) {
   Peer& receiver = peer(to);
-  const std::uint64_t cost = UcxHeader::cost(message.data.size());
+  const bool on_device = static_cast<bool>(message.device);
+  if (on_device && !message.device.slot->copied.done()) return Sent::kNoRoom;
+  const std::uint64_t cost = UcxHeader::cost(on_device ? message.device.size : message.data.size());
   if (receiver.sent_bytes - receiver.taken_bytes + cost > receiver.use.window) return Sent::kNoRoom;
   receiver.sent_bytes += cost;
-  const auto head = head_for(
-      to, {.sequence = receiver.next_out++, .kind = UcxHeader::Kind::kData, .tag = message.tag});
+  const auto head =
+      head_for(to, {.sequence = receiver.next_out++,
+                    .kind = on_device ? UcxHeader::Kind::kDeviceData : UcxHeader::Kind::kData,
+                    .tag = message.tag});
+  if (on_device) {
+    receiver.offers[receiver.next_out - 1] = {message.sink, message.cookie};
+    worker_.offer(to, head, std::move(message.device));
+    return Sent::kOffered;
+  }
   if (message.data.empty() || message.data.size() < receiver.use.rendezvous_from) {
     worker_.send(to, head, message.data);
     return Sent::kTaken;
@@ -78,10 +87,11 @@ bool UcxTransport::retry_sends(int to) {
   Peer& receiver = peer(to);
   bool moved = false;
   while (!receiver.queue.empty()) {
-    const UcxPeer::Queued next = receiver.queue.front();
+    UcxPeer::Queued& first = receiver.queue.front();
     const Error* const loss = receiver.lost ? matcher_.lost(to) : nullptr;
-    const Sent sent = loss == nullptr ? send(to, next) : Sent::kNoRoom;
+    const Sent sent = loss == nullptr ? send(to, first) : Sent::kNoRoom;
     if (loss == nullptr && sent == Sent::kNoRoom) break;
+    const UcxPeer::Queued next = std::move(first);
     receiver.queue.pop_front();
     moved = true;
     if (loss != nullptr) next.sink->failed(next.cookie, *loss);
@@ -114,13 +124,29 @@ bool UcxTransport::is_of_peer(const std::optional<UcxHeader>& header) noexcept {
 }
 
 // Nothing is fetched of what nobody will want.
-int UcxTransport::take_offer(ConstBytes bytes, std::size_t size) {
+UcxWorker::Fetch UcxTransport::take_offer(ConstBytes bytes, std::size_t size) {
   auto header = UcxHeader::read(bytes);
-  const bool fits = bytes.size() == UcxHeader::kBytes && size <= max_message_bytes_;
-  if (!fits || (header && header->kind != UcxHeader::Kind::kData)) header.reset();
-  if (!is_of_peer(header) || closing_ || peers_[header->from].lost) return -1;
+  const bool on_device = header && header->kind == UcxHeader::Kind::kDeviceData;
+  const bool fits = bytes.size() == UcxHeader::kBytes && size <= max_message_bytes_ &&
+                    (!on_device || (direct_ && size != 0));
+  if (!fits || (header && !on_device && header->kind != UcxHeader::Kind::kData)) header.reset();
+  if (!is_of_peer(header) || closing_ || peers_[header->from].lost) return {};
   peers_[header->from].fetching.insert(header->sequence);
-  return static_cast<int>(header->from);
+  return {static_cast<int>(header->from), on_device ? take(size) : DeviceMessage()};
+}
+
+void UcxTransport::take_fetched(ConstBytes bytes, DeviceMessage message) {
+  const auto header = UcxHeader::read(bytes);
+  if (!is_of_peer(header) || closing_ || peers_[header->from].lost) return;
+  answer_fetched(*header);
+  take_data(*header, std::move(message));
+}
+
+// Says so where the message came by rendezvous.
+void UcxTransport::answer_fetched(const UcxHeader& header) {
+  if (peers_[header.from].fetching.erase(header.sequence) == 0) return;
+  send(static_cast<int>(header.from),
+       {.sequence = header.sequence, .kind = UcxHeader::Kind::kFetched});
 }
 
 void UcxTransport::take(ConstBytes message) {
@@ -139,11 +165,11 @@ void UcxTransport::take(ConstBytes message) {
       fetched(sender, header->sequence);
       break;
     case UcxHeader::Kind::kData:
-      if (sender.fetching.erase(header->sequence) != 0) {
-        send(static_cast<int>(header->from),
-             {.sequence = header->sequence, .kind = UcxHeader::Kind::kFetched});
-      }
+      answer_fetched(*header);
       take_data(*header, message.subspan(UcxHeader::kBytes));
+      break;
+    case UcxHeader::Kind::kDeviceData:  // never comes eagerly
+      ++refused_;
       break;
     case UcxHeader::Kind::kCredit:
       sender.taken_bytes = std::max(sender.taken_bytes, header->sequence);
@@ -155,31 +181,39 @@ void UcxTransport::take(ConstBytes message) {
   }
 }
 
-void UcxTransport::take_data(const UcxHeader& header, ConstBytes data) {
+template <class Data>
+void UcxTransport::take_data(const UcxHeader& header, Data data) {
   Peer& sender = peers_[header.from];
   const int from = static_cast<int>(header.from);
   if (header.sequence < sender.next_in) return;
   if (header.sequence > sender.next_in) {
-    sender.early.try_emplace(header.sequence, header.tag, data);
+    sender.early.try_emplace(header.sequence, header.tag, std::move(data));
     return;
   }
-  arrived(from, header.tag, data);
+  arrived(from, header.tag, std::move(data));
   while (!sender.early.empty() && sender.early.begin()->first == sender.next_in) {
-    const UcxPeer::Early next = std::move(sender.early.extract(sender.early.begin()).mapped());
-    arrived(from, next.tag, next.data);
+    UcxPeer::Early next = std::move(sender.early.extract(sender.early.begin()).mapped());
+    if (next.device) {
+      arrived(from, next.tag, std::move(next.device));
+    } else {
+      arrived(from, next.tag, ConstBytes(next.data));
+    }
   }
 }
 
-void UcxTransport::arrived(int from, const Tag& tag, ConstBytes data) {
+template <class Data>
+void UcxTransport::arrived(int from, const Tag& tag, Data data) {
   Peer& sender = peer(from);
   ++sender.next_in;
-  sender.arrived_bytes += UcxHeader::cost(data.size());
-  matcher_.arrived(from, tag, data);
+  sender.arrived_bytes += UcxHeader::cost(size_of(data));
+  matcher_.arrived(from, tag, std::move(data));
 }
 
 // --- Progress -----------------------------------------------------------------------------------
 
 bool UcxTransport::poll() {
+  std::optional<UseDevice> device;  // UCX and calls that go on use it
+  if (direct_) device.emplace(direct_->device);
   bool moved = false;
   for (int i = 0; i < kSteps && worker_.progress(); ++i) moved = true;
   if (news_.any()) moved |= take_news();
@@ -231,8 +265,20 @@ void UcxTransport::wait(TimePoint until) {
   sleep(until);
 }
 
+// Whether a message would go but for the work that makes it.
+bool UcxTransport::awaits_device() const {
+  return std::ranges::any_of(peers_, [](const Peer& it) {
+    return !it.queue.empty() && it.queue.front().device &&
+           !it.queue.front().device.slot->copied.done();
+  });
+}
+
 void UcxTransport::sleep(TimePoint until) {
   if (std::exchange(slept_, true)) tell_awaited();
+  if (direct_ && awaits_device()) {  // not for long, and its end wakes nobody
+    sched_yield();
+    return;
+  }
   if (!worker_.arm()) return;
   bell_.wait(worker_.descriptor(),
              std::clamp(until - Clock::real().now(), Duration(0), kLongestSleep));

@@ -16,6 +16,15 @@ constexpr Duration kConnectSleep = seconds(0.002);  // between looks at what has
 constexpr Duration kCloseTime = seconds(1);         // for what is under way to leave this process
 constexpr Duration kFlushTime = seconds(0.05);      // the same, if only UCX's own buffers hold any
 
+// In what ranks tell each other: the session in hexadecimal, and how device memory is moved.
+constexpr std::size_t kDeviceAt = 16;
+constexpr std::size_t kBeforeAddress = kDeviceAt + 1;
+enum DeviceWord : char { kInsists = 'i', kDirect = 'd', kHost = 'h' };
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
 }  // namespace
 
 UcxTransport::UcxTransport(const TransportSetup& setup)
@@ -28,6 +37,10 @@ UcxTransport::UcxTransport(const TransportSetup& setup)
           {.message = [this](ConstBytes message) { take(message); },
            .offer = [this](ConstBytes header,
                            std::size_t size) { return take_offer(header, size); },
+           .device_message =
+               [this](ConstBytes header, DeviceMessage message) {
+                 take_fetched(header, std::move(message));
+               },
            .broken = [this](int peer, const std::string& why) { report_lost(peer, why); }},
           {.device = setup.network.device, .v6 = setup.network.v6, .ports = setup.options.ports}) {
   limits_ = UcxLimits::of(setup.options, worker_.remote_memory());
@@ -35,6 +48,7 @@ UcxTransport::UcxTransport(const TransportSetup& setup)
     peer(to).joined = to != rank_ && setup.joins(to);
     peer(to).use = use_unknown(limits_);
   }
+  begin_direct(setup);
   if (getrandom(&session_, sizeof(session_), 0) != sizeof(session_)) {
     throw_errno("draw a random number");
   }
@@ -44,15 +58,17 @@ UcxTransport::UcxTransport(const TransportSetup& setup)
 // everyone's do.
 void UcxTransport::connect(const TransportSetup& setup) {
   const Sealer sealer(setup.options.token);
-  const std::string mine = fmt::format("{:016x}", session_) + worker_.address();
+  const std::string mine =
+      fmt::format("{:016x}{}", session_, device_word(setup.options)) + worker_.address();
   const std::vector<std::string> all = exchange(setup, "ucx/address", mine);
+  settle_direct(all);
   for (int to = 0; to < size(); ++to) {
     if (!peer(to).joined) continue;
     const std::string& text = all[static_cast<std::size_t>(to)];
     peer(to).session = std::stoull(text.substr(0, 16), nullptr, 16);
     peer(to).seal_out = sealer.seal(peer(to).session, rank_);
     peer(to).seal_in = sealer.seal(session_, to);
-    worker_.connect(to, text.substr(16));
+    worker_.connect(to, text.substr(kBeforeAddress));
     send(to, {.kind = UcxHeader::Kind::kHello});
   }
   for (std::vector<int> missing = unconnected(); !missing.empty(); missing = unconnected()) {
@@ -64,6 +80,7 @@ void UcxTransport::connect(const TransportSetup& setup) {
   for (int from = 0; from < size(); ++from) {
     while (peer(from).joined && !peer(from).ready) step_towards({from}, setup);
   }
+  connected_ = true;
 }
 
 // Peers whose greeting is not here, or whom ours has not left for.
@@ -122,9 +139,16 @@ std::uint64_t UcxTransport::first_culprit() const noexcept {
 }
 
 // What was sent before still arrives, unless a receiver takes nothing for kCloseTime. UCX may not
-// report a flush while the peer makes no progress, so that is waited for but shortly.
+// report a flush while the peer makes no progress, so that is waited for but shortly. After a join
+// that failed nothing is said: half-made connections that break meanwhile may stop UCX 1.13 (an
+// assertion in tcp_ep.c), so they are closed as they are.
 UcxTransport::~UcxTransport() {
   closing_ = true;
+  if (connected_) say_goodbye();
+  matcher_ = {};  // gives back slots of ours
+}
+
+void UcxTransport::say_goodbye() noexcept {
   try {
     if (news_.any()) take_news();
     const std::uint64_t culprit = first_culprit();
@@ -142,6 +166,47 @@ UcxTransport::~UcxTransport() {
     }
   } catch (const std::exception&) {  // memory ran out: close without farewell
   }
+}
+
+// Whether this rank moves device memory by itself.
+void UcxTransport::begin_direct(const TransportSetup& setup) {
+  const std::string& wanted = setup.options.ucx_device;
+  if (wanted == "staged") return;
+  if (worker_.device_memory()) {
+    direct_.emplace(current_device(), setup.options.staging_bytes);
+  } else if (wanted == "direct") {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("ucx: rank {} of {}: MOTLEY_UCX_DEVICE is \"direct\", but UCX knows no "
+                            "CUDA memory here. Install a UCX that was built with CUDA, on a host "
+                            "with a device, or use \"staged\".",
+                            rank_, size()));
+  }
+}
+
+char UcxTransport::device_word(const Options& options) const noexcept {
+  if (!direct_) return kHost;
+  return options.ucx_device == "direct" ? kInsists : kDirect;
+}
+
+// All ranks do or none does. Where one insists and another cannot, all find it here, before there
+// are connections: one that broke while it is made might stop a rank (see the destructor).
+void UcxTransport::settle_direct(const std::vector<std::string>& addresses) {
+  std::vector<int> insist, cannot;
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank_ && !peer(other).joined) continue;
+    const char word = addresses[static_cast<std::size_t>(other)].at(kDeviceAt);
+    if (word == kInsists) insist.push_back(other);
+    if (word == kHost) cannot.push_back(other);
+  }
+  if (cannot.empty()) return;
+  direct_.reset();
+  if (insist.empty()) return;
+  throw Error(ErrorCode::kUnavailable,
+              fmt::format("ucx: rank {} of {}: MOTLEY_UCX_DEVICE is \"direct\" on {}, but {} "
+                          "move{} device memory through the host. Use the same on all ranks.",
+                          rank_, size(), ranks_text(insist), ranks_text(cannot),
+                          cannot.size() == 1 ? "s" : ""),
+              cannot);
 }
 
 std::unique_ptr<Transport> make_ucx_transport(const TransportSetup& setup) {

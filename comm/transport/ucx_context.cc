@@ -117,6 +117,7 @@ UcxContext make_ucx_context(const UcxNetwork& network) {
   const ucs_status_t status = ucp_init(&params, config, &context.handle);
   ucp_config_release(config);
   check_ucx(status, "start");
+  context.device_memory = device_memory_of(context.handle);
   return context;
 }
 

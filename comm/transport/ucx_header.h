@@ -11,12 +11,13 @@ namespace motley {
 
 struct UcxHeader {
   enum class Kind : std::uint8_t {
-    kHello,    // the connection works
-    kReady,    // all connections of the sender work
-    kData,     // a message; the rest is its bytes
-    kFetched,  // the message `sequence` has been fetched by the receiver
-    kCredit,   // `sequence` bytes, in total, have been taken by the receiver
-    kBye,      // the sender closes its transport, as it lost rank `sequence` - 1, unless 0
+    kHello,       // the connection works
+    kReady,       // all connections of the sender work
+    kData,        // a message; the rest is its bytes
+    kDeviceData,  // the same in device memory, which is fetched from there
+    kFetched,     // the message `sequence` has been fetched by the receiver
+    kCredit,      // `sequence` bytes, in total, have been taken by the receiver
+    kBye,         // the sender closes its transport, as it lost rank `sequence` - 1, unless 0
   };
   static constexpr std::size_t kBytes = 80;
   // What a message of `size` bytes counts against the window.

@@ -5,8 +5,10 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "comm/transport/device_messages.h"
 #include "comm/transport/transport.h"
 #include "comm/transport/ucx_link.h"
 
@@ -18,6 +20,7 @@ struct UcxPeer {
     ConstBytes data;
     Sink* sink;
     std::uint32_t cookie;
+    DeviceMessage device;  // instead of `data`, if it has memory
   };
   struct Offer {  // a send that it has not fetched yet
     Sink* sink;
@@ -25,8 +28,10 @@ struct UcxPeer {
   };
   struct Early {  // a message that overtook another
     Early(const Tag& tag_, ConstBytes data_) : tag(tag_), data(data_.begin(), data_.end()) {}
+    Early(const Tag& tag_, DeviceMessage message) : tag(tag_), device(std::move(message)) {}
     Tag tag;
     std::vector<std::byte> data;
+    DeviceMessage device;  // instead, if it has memory
   };
 
   bool joined = false;         // is another rank, and among those that the transport joins

@@ -6,6 +6,9 @@
 // receiver (ucx_link.h): the receiver says how many it has taken, and counts what it keeps beyond
 // kKeptBytes as not taken. Messages are numbered, as UCX does not promise that a large one is not
 // overtaken by a small one.
+//
+// Where every rank's UCX knows device memory, messages there go by rendezvous from slots of ours
+// into slots of ours, on the device that was current where the rank joined.
 #pragma once
 
 #include <array>
@@ -27,7 +30,7 @@
 
 namespace motley {
 
-class UcxTransport final : public MatchedTransport {
+class UcxTransport final : public MatchedTransport, private DeviceMessages {
  public:
   explicit UcxTransport(const TransportSetup& setup);
   ~UcxTransport() override;
@@ -44,12 +47,17 @@ class UcxTransport final : public MatchedTransport {
   bool post_send(int to, const Tag& tag, ConstBytes data, Sink& sink,
                  std::uint32_t cookie) override {
     assert(peer(to).joined && data.size() <= max_message_bytes_);
-    Peer& receiver = peer(to);
-    const UcxPeer::Queued it{tag, data, &sink, cookie};
-    const bool may_go = !receiver.lost && receiver.queue.empty();
-    const Sent sent = may_go ? send(to, it) : Sent::kNoRoom;
-    if (sent == Sent::kNoRoom) receiver.queue.push_back(it);
-    return sent == Sent::kTaken;
+    return send_or_queue(to, {tag, data, &sink, cookie, {}});
+  }
+  DeviceMessages* device_messages() noexcept override { return direct_ ? this : nullptr; }
+  int device() const noexcept override { return direct_->device; }
+  DeviceMessage take(std::size_t size) override {
+    return {direct_->slots.take(direct_->limit, size), size};
+  }
+  bool post_send(int to, const Tag& tag, DeviceMessage message, Sink& sink,
+                 std::uint32_t cookie) override {
+    assert(peer(to).joined && message.size <= max_message_bytes_);
+    return send_or_queue(to, {tag, {}, &sink, cookie, std::move(message)});
   }
   void use_links(const Topology& topology) override;
   bool poll() override;
@@ -71,20 +79,47 @@ class UcxTransport final : public MatchedTransport {
   using Peer = UcxPeer;
   enum class Sent : std::uint8_t { kNoRoom, kTaken, kOffered };
 
+  // Memory of messages on a device.
+  struct Direct {
+    Direct(int device_, std::size_t limit_) : device(device_), limit(limit_) {}
+    int device;
+    std::size_t limit;  // of bytes that are kept for the next ones
+    Slots slots{Memory::kDevice};
+  };
+
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
 
-  Sent send(int to, const UcxPeer::Queued& message);
+  bool send_or_queue(int to, UcxPeer::Queued message) {
+    Peer& receiver = peer(to);
+    const bool may_go = !receiver.lost && receiver.queue.empty();
+    const Sent sent = may_go ? send(to, message) : Sent::kNoRoom;
+    if (sent == Sent::kNoRoom) receiver.queue.push_back(std::move(message));
+    return sent == Sent::kTaken;
+  }
+  // Takes the memory of the message where it is the device's, unless there is no room.
+  Sent send(int to, UcxPeer::Queued& message);
   void send(int to, const UcxHeader& header);
   std::array<std::byte, UcxHeader::kBytes> head_for(int to, UcxHeader header) const;
   void fetched(Peer& by, std::uint64_t sequence);
   bool is_of_peer(const std::optional<UcxHeader>& header) noexcept;
   void take(ConstBytes message);
-  int take_offer(ConstBytes header, std::size_t size);
-  void take_data(const UcxHeader& header, ConstBytes data);
-  void arrived(int from, const Tag& tag, ConstBytes data);
+  UcxWorker::Fetch take_offer(ConstBytes header, std::size_t size);
+  void take_fetched(ConstBytes header, DeviceMessage message);
+  void answer_fetched(const UcxHeader& header);
+  template <class Data>
+  void take_data(const UcxHeader& header, Data data);
+  template <class Data>
+  void arrived(int from, const Tag& tag, Data data);
+  static std::size_t size_of(ConstBytes data) noexcept { return data.size(); }
+  static std::size_t size_of(const DeviceMessage& message) noexcept { return message.size; }
+  bool awaits_device() const;
+  void begin_direct(const TransportSetup& setup);
+  char device_word(const Options& options) const noexcept;
+  void settle_direct(const std::vector<std::string>& addresses);
   bool take_news();
   void lose(int lost, const std::string& why);
   std::uint64_t first_culprit() const noexcept;
+  void say_goodbye() noexcept;
   int culprit_of(std::uint64_t sequence) const noexcept {
     return sequence <= peers_.size() ? static_cast<int>(sequence) - 1 : -1;
   }
@@ -101,11 +136,13 @@ class UcxTransport final : public MatchedTransport {
   UcxLimits limits_;
   std::uint64_t session_ = 0;
   std::atomic<std::uint64_t> refused_{0};
+  std::optional<Direct> direct_;  // before whatever holds its slots
   std::vector<Peer> peers_;
   std::shared_ptr<AwaitedPeers> awaited_;  // null: nobody wants to know
   int idle_polls_ = 0;
   std::uint32_t vain_polls_ = 0;  // since something moved
   bool slept_ = false;            // since something moved
+  bool connected_ = false;        // with all that it joins
   bool closing_ = false;          // nothing is handed over any more
 
   Wake bell_;

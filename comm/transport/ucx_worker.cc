@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "comm/error.h"
+#include "comm/transport/message_copies.h"
 #include "comm/transport/port_guard.h"
 #include "comm/transport/ucx_context.h"
 
@@ -19,51 +19,6 @@ namespace {
 constexpr unsigned kMessageId = 1;  // of active messages; there is one kind
 constexpr Duration kCloseTime = seconds(0.5);
 constexpr Duration kPortTime = seconds(10);  // for other ranks of the host to take their ports
-
-// A message's copy, which UCX reads, or writes when it is fetched, until it says that it is done. A
-// slot of which it never says so is not used again.
-class SlotPool {
- public:
-  struct Slot {
-    std::vector<std::byte> bytes;
-    SlotPool* pool;
-    // Of messages that are fetched.
-    void* worker = nullptr;  // an Impl
-    int from = -1;
-    std::size_t size = 0;
-  };
-
-  Slot& take(std::size_t size) {
-    ++in_use_;
-    std::vector<Slot*>& free = free_[index(size)];
-    if (free.empty()) {
-      all_.push_back(std::make_unique<Slot>());
-      Slot& slot = *all_.back();
-      slot.bytes.resize(std::size_t{1} << index(size));
-      slot.pool = this;
-      free.reserve(all_.size());  // so that giving back does not allocate
-      return slot;
-    }
-    Slot& slot = *free.back();
-    free.pop_back();
-    return slot;
-  }
-  void give_back(Slot& slot) {
-    free_[index(slot.bytes.size())].push_back(&slot);
-    --in_use_;
-  }
-  std::size_t in_use() const noexcept { return in_use_; }
-
- private:
-  static constexpr std::size_t kSmallest = 8;  // 256 bytes
-  static std::size_t index(std::size_t size) {
-    return std::max<std::size_t>(kSmallest, static_cast<std::size_t>(std::bit_width(size - 1)));
-  }
-
-  std::vector<std::unique_ptr<Slot>> all_;
-  std::size_t in_use_ = 0;
-  std::vector<Slot*> free_[64];  // by the logarithm of their size
-};
 
 }  // namespace
 
@@ -89,9 +44,11 @@ class UcxWorker::Impl {
   void disconnect(int peer) noexcept;
   void send(int peer, ConstBytes header, ConstBytes data);
   void offer(int peer, ConstBytes header, ConstBytes data);
+  void offer(int peer, ConstBytes header, DeviceMessage data);
   bool flushed(int peer);
   bool sending() const noexcept { return pool_.in_use() != 0; }
   bool remote_memory() const noexcept { return context_.remote_memory; }
+  bool device_memory() const noexcept { return context_.device_memory.has_value(); }
   bool progress();
   bool arm() { return ucp_worker_arm(worker_) == UCS_OK; }
   int descriptor() const noexcept { return descriptor_; }
@@ -108,18 +65,21 @@ class UcxWorker::Impl {
   void close() noexcept;
   static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t size,
                                  const ucp_am_recv_param_t* param);
-  void post(int peer, ConstBytes header, ConstBytes data, std::size_t ahead);
+  Connection* connection_of(int peer) noexcept;
+  void post(Connection& connection, MessageCopies::Slot& slot, std::size_t ahead, ConstBytes rest);
+  MessageCopies::Slot& copied(ConstBytes header, ConstBytes data);
   void fetch(ConstBytes header, void* offer, std::size_t size);
-  void fetched(SlotPool::Slot& slot, ucs_status_t status);
-  void give(ConstBytes message);
+  void fetched(MessageCopies::Slot& slot, ucs_status_t status);
+  template <class Action>
+  void give(Action&& action);
   void tell_broken(int peer, ucs_status_t status);
   static void on_fetched(void* request, ucs_status_t status, std::size_t, void* slot);
   static void on_error(void* connection, ucp_ep_h, ucs_status_t status);
   static void on_sent(void* request, ucs_status_t, void* slot);
 
   Callbacks callbacks_;
-  SlotPool pool_;      // of what is sent; outlives the worker
-  SlotPool incoming_;  // of what is fetched; likewise
+  MessageCopies pool_;      // of what is sent; outlives the worker
+  MessageCopies incoming_;  // of what is fetched; likewise
   UcxContext context_;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
@@ -186,37 +146,59 @@ void UcxWorker::Impl::disconnect(int peer) noexcept {
   if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 
-// Eagerly header and data are one message; else the first `ahead` bytes go ahead, and the rest is
-// fetched.
-void UcxWorker::Impl::post(int peer, ConstBytes header, ConstBytes data, std::size_t ahead) {
+// Null where the connection is closed.
+UcxWorker::Impl::Connection* UcxWorker::Impl::connection_of(int peer) noexcept {
   const auto it = connections_.find(peer);
-  if (it == connections_.end() || it->second.endpoint == nullptr) return;
-  const std::size_t size = header.size() + data.size();
-  SlotPool::Slot& slot = pool_.take(size);
+  return it == connections_.end() || it->second.endpoint == nullptr ? nullptr : &it->second;
+}
+
+MessageCopies::Slot& UcxWorker::Impl::copied(ConstBytes header, ConstBytes data) {
+  MessageCopies::Slot& slot = pool_.take(header.size() + data.size());
   std::byte* const bytes = slot.bytes.data();
   std::memcpy(bytes, header.data(), header.size());
   if (!data.empty()) std::memcpy(bytes + header.size(), data.data(), data.size());
+  return slot;
+}
+
+// Eagerly a slot is one message, `rest`; else its first `ahead` bytes go ahead, and `rest` is
+// fetched.
+void UcxWorker::Impl::post(Connection& connection, MessageCopies::Slot& slot, std::size_t ahead,
+                           ConstBytes rest) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.memory_type = slot.device ? *context_.device_memory : UCS_MEMORY_TYPE_HOST;
   param.flags = ahead == 0 ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = &Impl::on_sent;
   param.user_data = &slot;
   void* const request =
-      ucp_am_send_nbx(it->second.endpoint, kMessageId, ahead == 0 ? nullptr : bytes, ahead,
-                      bytes + ahead, size - ahead, &param);
+      ucp_am_send_nbx(connection.endpoint, kMessageId, ahead == 0 ? nullptr : slot.bytes.data(),
+                      ahead, rest.data(), rest.size(), &param);
   if (UCS_PTR_IS_PTR(request)) return;
   pool_.give_back(slot);
-  if (UCS_PTR_IS_ERR(request)) on_error(&it->second, nullptr, UCS_PTR_STATUS(request));
+  if (UCS_PTR_IS_ERR(request)) on_error(&connection, nullptr, UCS_PTR_STATUS(request));
 }
 
 void UcxWorker::Impl::send(int peer, ConstBytes header, ConstBytes data) {
-  post(peer, header, data, 0);
+  Connection* const connection = connection_of(peer);
+  if (connection == nullptr) return;
+  MessageCopies::Slot& slot = copied(header, data);
+  post(*connection, slot, 0, {slot.bytes.data(), header.size() + data.size()});
 }
 
 void UcxWorker::Impl::offer(int peer, ConstBytes header, ConstBytes data) {
-  post(peer, header, data, header.size());
+  Connection* const connection = connection_of(peer);
+  if (connection == nullptr) return;
+  MessageCopies::Slot& slot = copied(header, data);
+  post(*connection, slot, header.size(), {slot.bytes.data() + header.size(), data.size()});
+}
+
+void UcxWorker::Impl::offer(int peer, ConstBytes header, DeviceMessage data) {
+  Connection* const connection = connection_of(peer);
+  if (connection == nullptr) return;
+  MessageCopies::Slot& slot = copied(header, {});
+  slot.device = std::move(data);
+  post(*connection, slot, header.size(), {slot.device.bytes().data, slot.device.size});
 }
 
 bool UcxWorker::Impl::flushed(int peer) {
@@ -262,17 +244,18 @@ ucs_status_t UcxWorker::Impl::on_message(void* self, const void* header, std::si
                                          const ucp_am_recv_param_t* param) {
   auto& impl = *static_cast<Impl*>(self);
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-    impl.give({static_cast<const std::byte*>(data), size});
+    impl.give([&] { impl.callbacks_.message({static_cast<const std::byte*>(data), size}); });
   } else {
     impl.fetch({static_cast<const std::byte*>(header), header_size}, data, size);
   }
   return UCS_OK;  // an offer that is not taken up is refused
 }
 
-void UcxWorker::Impl::give(ConstBytes message) {
-  if (!callbacks_.message) return;
+template <class Action>
+void UcxWorker::Impl::give(Action&& action) {
+  if (!callbacks_.message) return;  // all are gone while we close
   try {
-    callbacks_.message(message);
+    action();
   } catch (...) {
     thrown_ = std::current_exception();
   }
@@ -282,38 +265,45 @@ void UcxWorker::Impl::give(ConstBytes message) {
 void UcxWorker::Impl::fetch(ConstBytes header, void* offer, std::size_t size) {
   if (!callbacks_.offer) return;
   try {
-    const int from = callbacks_.offer(header, size);
-    if (from < 0) return;
-    SlotPool::Slot& slot = incoming_.take(header.size() + size);
+    Fetch wanted = callbacks_.offer(header, size);
+    if (wanted.from < 0) return;
+    const bool on_device = static_cast<bool>(wanted.into);
+    MessageCopies::Slot& slot = incoming_.take(header.size() + (on_device ? 0 : size));
     slot.worker = this;
-    slot.from = from;
+    slot.from = wanted.from;
     slot.size = header.size() + size;
+    slot.device = std::move(wanted.into);
     std::memcpy(slot.bytes.data(), header.data(), header.size());
     ucp_request_param_t param{};
     param.op_attr_mask =
         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.memory_type = UCS_MEMORY_TYPE_HOST;
+    param.memory_type = on_device ? *context_.device_memory : UCS_MEMORY_TYPE_HOST;
     param.cb.recv_am = &Impl::on_fetched;
     param.user_data = &slot;
-    void* const request =
-        ucp_am_recv_data_nbx(worker_, offer, slot.bytes.data() + header.size(), size, &param);
+    std::byte* const to = on_device ? slot.device.bytes().data : slot.bytes.data() + header.size();
+    void* const request = ucp_am_recv_data_nbx(worker_, offer, to, size, &param);
     if (!UCS_PTR_IS_PTR(request)) fetched(slot, UCS_PTR_STATUS(request));
   } catch (...) {
     thrown_ = std::current_exception();
   }
 }
 
-void UcxWorker::Impl::fetched(SlotPool::Slot& slot, ucs_status_t status) {
-  if (status == UCS_OK) {
-    give({slot.bytes.data(), slot.size});
-  } else {
+void UcxWorker::Impl::fetched(MessageCopies::Slot& slot, ucs_status_t status) {
+  if (status != UCS_OK) {
     tell_broken(slot.from, status);
+  } else if (slot.device) {
+    const std::size_t header_size = slot.size - slot.device.size;
+    give([&] {
+      callbacks_.device_message({slot.bytes.data(), header_size}, std::move(slot.device));
+    });
+  } else {
+    give([&] { callbacks_.message({slot.bytes.data(), slot.size}); });
   }
   incoming_.give_back(slot);
 }
 
 void UcxWorker::Impl::on_fetched(void* request, ucs_status_t status, std::size_t, void* slot) {
-  auto& done = *static_cast<SlotPool::Slot*>(slot);
+  auto& done = *static_cast<MessageCopies::Slot*>(slot);
   static_cast<Impl*>(done.worker)->fetched(done, status);
   ucp_request_free(request);
 }
@@ -334,7 +324,7 @@ void UcxWorker::Impl::on_error(void* connection, ucp_ep_h, ucs_status_t status) 
 }
 
 void UcxWorker::Impl::on_sent(void* request, ucs_status_t, void* slot) {
-  auto& done = *static_cast<SlotPool::Slot*>(slot);
+  auto& done = *static_cast<MessageCopies::Slot*>(slot);
   done.pool->give_back(done);
   ucp_request_free(request);
 }
@@ -351,9 +341,13 @@ void UcxWorker::send(int peer, ConstBytes header, ConstBytes data) {
 void UcxWorker::offer(int peer, ConstBytes header, ConstBytes data) {
   impl_->offer(peer, header, data);
 }
+void UcxWorker::offer(int peer, ConstBytes header, DeviceMessage data) {
+  impl_->offer(peer, header, std::move(data));
+}
 bool UcxWorker::flushed(int peer) { return impl_->flushed(peer); }
 bool UcxWorker::sending() const noexcept { return impl_->sending(); }
 bool UcxWorker::remote_memory() const noexcept { return impl_->remote_memory(); }
+bool UcxWorker::device_memory() const noexcept { return impl_->device_memory(); }
 bool UcxWorker::progress() { return impl_->progress(); }
 bool UcxWorker::arm() { return impl_->arm(); }
 int UcxWorker::descriptor() const noexcept { return impl_->descriptor(); }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/clock.h"
+#include "comm/transport/device_messages.h"
 #include "comm/view.h"
 
 namespace motley {
@@ -21,11 +22,18 @@ struct UcxNetwork {
 
 class UcxWorker {
  public:
+  // What to do with a message that a peer offers: `from` is who it is, or -1 to refuse it. Its data
+  // is fetched into device memory where `into` is that.
+  struct Fetch {
+    int from = -1;
+    DeviceMessage into;
+  };
   struct Callbacks {  // run inside progress(), or, broken() only, inside send()
     std::function<void(ConstBytes)> message;  // valid during the call; need not be aligned
-    // A peer has a message with this header and `size` bytes of data, by rendezvous. Returns who it
-    // is, to have it fetched and then given to message() as a whole; or -1, to refuse it.
-    std::function<int(ConstBytes header, std::size_t size)> offer;
+    // A peer has a message with this header and `size` bytes of data, by rendezvous. Once fetched
+    // it is given to message() as a whole, or to device_message().
+    std::function<Fetch(ConstBytes header, std::size_t size)> offer;
+    std::function<void(ConstBytes header, DeviceMessage data)> device_message;
     std::function<void(int peer, const std::string& why)> broken;  // no message gets through
   };
   UcxWorker(Callbacks callbacks, const UcxNetwork& network);
@@ -43,6 +51,8 @@ class UcxWorker {
   // The same by rendezvous: `peer` is told, and fetches the copy when it makes progress; where the
   // network does not do that by itself, while this side makes progress, too.
   void offer(int peer, ConstBytes header, ConstBytes data);
+  // The same with data in device memory, which is not copied, but kept until UCX is done with it.
+  void offer(int peer, ConstBytes header, DeviceMessage data);
   // True once all that was sent to `peer` so far has left this process. Starts a check or looks at
   // the one under way; progress() moves it on.
   bool flushed(int peer);
@@ -50,6 +60,8 @@ class UcxWorker {
   bool sending() const noexcept;
   // Whether the network reads and writes a peer's memory by itself.
   bool remote_memory() const noexcept;
+  // Whether messages may be in device memory.
+  bool device_memory() const noexcept;
 
   // Moves what can be moved. True if anything was. Throws what a callback threw.
   bool progress();

@@ -61,14 +61,14 @@ void train(Communicator& comm, nn::Sequential& model, const Digits& digits, int 
 int main(int argc, char** argv) try {
   Communicator comm = Communicator::join(Options::from_environment());
   torch::set_num_threads(1);  // workers share the cores
-  const auto [images, rest] =
+  const Split digits =
       split_every(read_images(argv[argc - 1], {.shape = {1, 8, 8}, .largest = 16}), 6);
   nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)), nn::ReLU(),
                        nn::MaxPool2d(2), nn::Conv2d(nn::Conv2dOptions(16, 32, 3).padding(1)),
                        nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(128, 10));
-  train(comm, model, Digits(images), 15);
+  train(comm, model, Digits(digits.train), 15);
   if (comm.rank() != 0) return 0;  // all workers hold the same model now
-  const Digits test(rest);
+  const Digits test(digits.test);
   const auto told = model->forward(test.pixels).argmax(1).eq(test.labels).sum().item<int>();
   std::printf("%d workers: %d of %d digits that were not trained on are told\n", comm.size(), told,
               static_cast<int>(test.count));

@@ -7,7 +7,7 @@ namespace motley::moe::reference {
 namespace {
 
 // E * f_e: an expert's share of the choices, 1 where use is even.
-std::vector<double> relative_shares(BalanceLoss rule, const Routing& routing) {
+std::vector<double> relative_shares(BalanceLoss rule, const ReferenceRouting& routing) {
   const auto k = static_cast<std::size_t>(routing.top_k);
   const std::size_t experts = routing.count.size();
   std::vector<double> shares(experts, 0.0);
@@ -25,7 +25,7 @@ std::vector<double> relative_shares(BalanceLoss rule, const Routing& routing) {
 }
 
 // Sum of the weights that each expert got.
-std::vector<double> importance(const Routing& routing) {
+std::vector<double> importance(const ReferenceRouting& routing) {
   std::vector<double> sums(routing.count.size(), 0.0);
   for (std::size_t i = 0; i < routing.expert.size(); ++i) {
     sums[static_cast<std::size_t>(routing.expert[i])] += routing.weight[i];
@@ -44,7 +44,7 @@ struct Moments {
 
 }  // namespace
 
-double balance_loss(const LayerOptions& options, const Routing& routing) {
+double balance_loss(const LayerOptions& options, const ReferenceRouting& routing) {
   if (routing.tokens == 0 || options.balance == BalanceLoss::kNone) return 0;
   if (options.balance == BalanceLoss::kImportance) {
     const std::vector<double> sums = importance(routing);
@@ -62,7 +62,7 @@ double balance_loss(const LayerOptions& options, const Routing& routing) {
   return options.balance_scale * sum / static_cast<double>(routing.tokens);
 }
 
-void add_balance_gradient(const LayerOptions& options, const Routing& routing,
+void add_balance_gradient(const LayerOptions& options, const ReferenceRouting& routing,
                           const BalanceGradient& gradient) {
   const double scale = gradient.scale * options.balance_scale;
   if (routing.tokens == 0 || options.balance == BalanceLoss::kNone) return;

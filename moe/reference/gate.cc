@@ -57,13 +57,13 @@ void require_finite_logits(In logits, std::size_t token) {
 
 }  // namespace
 
-Routing gate_forward(const LayerOptions& options, In gate, In x) {
+ReferenceRouting gate_forward(const LayerOptions& options, In gate, In x) {
   const auto d = static_cast<std::size_t>(options.width);
   const auto experts = static_cast<std::size_t>(options.experts);
   const auto k = static_cast<std::size_t>(options.top_k);
   const std::size_t tokens = x.size() / d;
 
-  Routing routing{.tokens = tokens,
+  ReferenceRouting routing{.tokens = tokens,
                   .top_k = options.top_k,
                   .expert = std::vector<std::int32_t>(tokens * k),
                   .weight = std::vector<double>(tokens * k),
@@ -85,7 +85,7 @@ Routing gate_forward(const LayerOptions& options, In gate, In x) {
   return routing;
 }
 
-std::vector<double> gate_backward(const LayerOptions& options, const Routing& routing,
+std::vector<double> gate_backward(const LayerOptions& options, const ReferenceRouting& routing,
                                   RoutingGradient gradient) {
   const auto experts = static_cast<std::size_t>(options.experts);
   const auto k = static_cast<std::size_t>(options.top_k);

@@ -5,13 +5,13 @@
 
 #include "moe/layer_options.h"
 #include "moe/reference/linear.h"
-#include "moe/routing.h"
+#include "moe/reference_routing.h"
 
 namespace motley::moe::reference {
 
 // Routes x [tokens, d] by the logits G x, with `gate` = G [E, d]. Throws kInvalid if a logit
 // overflows.
-Routing gate_forward(const LayerOptions& options, In gate, In x);
+ReferenceRouting gate_forward(const LayerOptions& options, In gate, In x);
 
 // Gradients of an objective that knows the weights and the balance loss of a routing.
 struct RoutingGradient {
@@ -20,7 +20,7 @@ struct RoutingGradient {
 };
 
 // d(objective)/d(logits) [tokens, E], for the choices as they are.
-std::vector<double> gate_backward(const LayerOptions& options, const Routing& routing,
+std::vector<double> gate_backward(const LayerOptions& options, const ReferenceRouting& routing,
                                   RoutingGradient gradient);
 
 }  // namespace motley::moe::reference

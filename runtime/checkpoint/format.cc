@@ -22,7 +22,7 @@ constexpr std::string_view kByteOrder =
 constexpr std::array kDTypes = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                                 DType::kInt8,    DType::kInt16,   DType::kInt32,   DType::kInt64};
 constexpr std::array kPolicies = {StatePolicy::kAverage, StatePolicy::kMaximum, StatePolicy::kSum,
-                                  StatePolicy::kKeepOwn};
+                                  StatePolicy::kKeepOwn, StatePolicy::kOwned};
 
 // The one of `all` that is called `text`.
 template <class T, std::size_t kCount>
@@ -85,14 +85,14 @@ std::size_t ItemLayout::count() const noexcept {
 std::vector<ItemLayout> layout_of(const State& state) {
   std::vector<ItemLayout> layout;
   for (const StateItem& item : state.items()) {
-    layout.push_back({item.name, item.shape, item.data.dtype, item.policy});
+    layout.push_back({item.name, item.shape, item.data.dtype, item.policy, -1});
   }
   return layout;
 }
 
 std::string to_text(const ItemLayout& item) {
-  return fmt::format("\"{}\" {} [{}] {}", item.name, name(item.dtype), fmt::join(item.shape, ", "),
-                     name(item.policy));
+  return to_text(
+      StateItem{item.name, item.shape, View(nullptr, item.count(), item.dtype), item.policy});
 }
 
 std::string to_text(const Index& index) {
@@ -102,6 +102,7 @@ std::string to_text(const Index& index) {
                      {"shape", item.shape},
                      {"dtype", name(item.dtype)},
                      {"policy", name(item.policy)}});
+    if (item.policy == StatePolicy::kOwned) items.back()["owner"] = item.owner;
   }
   for (const PartEntry& part : index.parts) {
     parts.push_back({{"bytes", part.bytes}, {"crc32", part.crc32}});
@@ -128,17 +129,26 @@ Index parse_index(const std::string& path, ConstBytes content) {
     for (const nlohmann::json& item : all.at("items")) {
       index.items.push_back({item.at("name"), item.at("shape"),
                              named(path, kDTypes, item.at("dtype")),
-                             named(path, kPolicies, item.at("policy"))});
+                             named(path, kPolicies, item.at("policy")), item.value("owner", -1)});
     }
     for (const nlohmann::json& part : all.at("parts")) {
       index.parts.push_back({part.at("bytes"), part.at("crc32")});
     }
     if (index.parts.empty()) throw_damaged(path, "0 parts, but it needs at least 1");
+    for (const ItemLayout& item : index.items) {
+      if (item.policy != StatePolicy::kOwned || item.count() == 0) continue;
+      if (item.owner >= 0 && item.owner < index.workers()) continue;
+      throw_damaged(
+          path, fmt::format("\"{}\" is in part {} of {}", item.name, item.owner, index.workers()));
+    }
     return index;
   } catch (const nlohmann::json::exception& error) {
     throw_damaged(path, error.what());
   }
 }
+
+// Of a number beyond it a file is none of ours.
+constexpr std::int64_t kMostNumber = 999'999'999'999'999;
 
 std::string index_name(std::int64_t number) { return fmt::format("{:08}.index", number); }
 
@@ -157,7 +167,8 @@ std::optional<Member> member_of(std::string_view name) {
   Member member;
   const char* const end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data(), end, member.number);
-  if (error != std::errc{} || member.number < 1 || rest - name.data() < 8) return std::nullopt;
+  const bool ours = member.number >= 1 && member.number <= kMostNumber;
+  if (error != std::errc{} || !ours || rest - name.data() < 8) return std::nullopt;
   const std::string_view kind(rest, static_cast<std::size_t>(end - rest));
   member.index = kind == ".index";
   if (!member.index && kind != ".index.tmp" && !kind.starts_with(".part-")) return std::nullopt;
@@ -166,6 +177,7 @@ std::optional<Member> member_of(std::string_view name) {
 
 Range share(const ItemLayout& item, int worker, int workers) {
   const std::size_t count = item.count();
+  if (item.policy == StatePolicy::kOwned) return {0, worker == item.owner ? count : 0};
   if (!is_shared(item.policy)) return {0, count};
   const auto p = static_cast<std::size_t>(workers);
   const auto bound = [&](std::size_t i) { return count / p * i + count % p * i / p; };

@@ -26,6 +26,7 @@ struct ItemLayout {
   std::vector<std::size_t> shape;
   DType dtype = DType::kFloat32;
   StatePolicy policy = StatePolicy::kAverage;
+  int owner = -1;  // of a kOwned item: the worker whose part has it
 
   bool operator==(const ItemLayout&) const = default;
   std::size_t count() const noexcept;

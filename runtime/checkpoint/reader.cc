@@ -61,6 +61,10 @@ void add(const ItemLayout& item, std::vector<std::byte>& sums, ConstBytes bytes)
 // Takes from part `from` of `parts` what worker `worker` of `workers` needs of an item.
 void take(const ItemLayout& item, std::optional<std::vector<std::byte>>& content, ConstBytes bytes,
           Range range, const Part& from, const Part& to) {
+  if (item.policy == StatePolicy::kOwned) {
+    if (item.owner == from.worker) content.emplace(bytes.begin(), bytes.end());
+    return;
+  }
   const bool counts = item.policy == StatePolicy::kSum && from.workers != to.workers;
   const bool own = from.worker == to.worker;
   if (!is_shared(item.policy) && !counts && !own) return;
@@ -99,7 +103,7 @@ void check_layout(const std::string& path, const Index& index, const State& stat
 }
 
 Contents read_parts(const FileSystem& files, const std::string& folder, const Index& index,
-                    int worker, int workers) {
+                    const State& state, const Part& to) {
   Contents contents(index.items.size());
   for (int from = 0; from < index.workers(); ++from) {
     const std::vector<std::byte> content = read_part(files, folder, index, from);
@@ -108,8 +112,11 @@ Contents read_parts(const FileSystem& files, const std::string& folder, const In
       const ItemLayout& item = index.items[i];
       const Range range = share(item, from, index.workers());
       const std::size_t bytes = range.count * size_bytes(item.dtype);
-      take(item, contents[i], rest.first(bytes), range, {index.number, from, index.workers()},
-           {index.number, worker, workers});
+      const bool elsewhere = item.policy == StatePolicy::kOwned && state.items()[i].data.count == 0;
+      if (!elsewhere) {
+        take(item, contents[i], rest.first(bytes), range, {index.number, from, index.workers()},
+             to);
+      }
       rest = rest.subspan(bytes);
     }
   }

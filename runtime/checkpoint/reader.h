@@ -19,10 +19,11 @@ Index read_index(const FileSystem& files, const std::string& folder, std::int64_
 // Throws kInvalid, naming the first item in which they differ.
 void check_layout(const std::string& path, const Index& index, const State& state);
 
-// The bytes of each item, nullopt for one that stays as it is (see Checkpointer::load). Reads one
-// part at a time, and checks each. Throws kInvalid for a damaged part, kIo.
+// The bytes of each item of `state`, nullopt for one that stays as it is (see Checkpointer::load),
+// for worker `to.worker` of `to.workers`. Reads one part at a time, and checks each. Throws
+// kInvalid for a damaged part, kIo.
 using Contents = std::vector<std::optional<std::vector<std::byte>>>;
 Contents read_parts(const FileSystem& files, const std::string& folder, const Index& index,
-                    int worker, int workers);
+                    const State& state, const Part& to);
 
 }  // namespace motley::runtime

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "runtime/kernel/gemm.h"
+#include "runtime/gemm.h"
 
 namespace motley::runtime {
 

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <limits>
 
-#include "runtime/kernel/gemm.h"
+#include "runtime/gemm.h"
 
 namespace motley::runtime {
 namespace {

@@ -36,7 +36,8 @@ class BatchNormLayer final : public Layer<T> {
   void list(const std::string& prefix, State& state) override {
     const std::vector<std::size_t> shape = {shape_.channels};
     state.add({prefix + "running_mean", shape, running_mean_, StatePolicy::kAverage});
-    state.add({prefix + "running_variance", shape, running_variance_, StatePolicy::kAverage});
+    state.add({prefix + "running_variance", shape, running_variance_, StatePolicy::kAverage,
+               prefix + "running_mean"});
   }
 
   void forward(std::span<const T> in, std::span<T> out, std::size_t rows, Mode mode) override {

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "comm/error.h"
-#include "runtime/kernel/gemm.h"
+#include "runtime/gemm.h"
 #include "runtime/layer/layer.h"
 
 namespace motley::runtime {

@@ -14,8 +14,8 @@ namespace {
 
 // One tag for each set of ranks (FNV-1a), so that survivors meet who learnt of deaths in different
 // orders. Never 0, which is all ranks in training.
-GroupTag tag_of(const std::vector<int>& ranks) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
+GroupTag tag_of(const std::vector<int>& ranks, std::uint32_t number) {
+  std::uint64_t hash = 0xcbf29ce484222325u ^ number;
   for (const int rank : ranks) {
     hash = (hash ^ static_cast<std::uint64_t>(rank + 1)) * 0x100000001b3u;
   }
@@ -25,7 +25,7 @@ GroupTag tag_of(const std::vector<int>& ranks) {
 }  // namespace
 
 SyncReport FinalAverage::over(const std::vector<int>& ranks, View parameters) const {
-  const Group group(ranks, tag_of(ranks));
+  const Group group(ranks, tag_of(ranks, number_));
   const CallOptions call{.group = &group, .timeout = timeout_};
   std::vector<std::byte> mean(parameters.size_bytes());
   const TimePoint begin = comm_.clock().now();

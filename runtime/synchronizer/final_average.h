@@ -2,6 +2,9 @@
 // finished. A barrier comes first, in which the fast wait for the slow.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "comm/communicator.h"
 #include "runtime/synchronizer.h"
 
@@ -9,7 +12,9 @@ namespace motley::runtime {
 
 class FinalAverage {
  public:
-  FinalAverage(Communicator& comm, Duration timeout) : comm_(comm), timeout_(timeout) {}
+  // Made by all ranks in the same order as they make calls of all ranks.
+  FinalAverage(Communicator& comm, Duration timeout)
+      : comm_(comm), timeout_(timeout), number_(comm.world().next_call()) {}
 
   // Over all ranks. Throws kPeerLost if one has died.
   SyncReport over_all(View parameters) const;
@@ -22,6 +27,7 @@ class FinalAverage {
 
   Communicator& comm_;
   Duration timeout_;
+  std::uint32_t number_;  // tells this end of training from others of the same communicator
 };
 
 }  // namespace motley::runtime

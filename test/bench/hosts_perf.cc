@@ -5,7 +5,10 @@
 //   hosts_perf --hosts 4 --ranks 2 --gbit 1 --slow 3:0.25
 //   hosts_perf --hosts 2 -- motley-perf -b 1M -e 16M      the program as each rank
 //
-// Each figure is the median over samples of the slowest rank's time of one call.
+// Each figure is the median over samples of the slowest rank's time of one call. Below all_reduce
+// stands what the rates of the ports alone allow: a ring that is bound by the slowest port cannot
+// be beaten by more than that, whatever the algorithm (short buffers can, as a rate limit lets some
+// bytes through at once).
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 #include <unistd.h>
@@ -90,6 +93,37 @@ double time_of(Communicator& comm, const std::function<Request()>& call) {
   return median(times.size() > 1 ? std::vector(times.begin() + 1, times.end()) : times);
 }
 
+// Seconds of an all_reduce by the rates of ports alone, whatever latencies and headers add.
+struct PortTimes {
+  double ring = 0;   // each host sends 2(p-1)/p of the buffer to the next
+  double least = 0;  // of any algorithm
+};
+
+// Every host's data has to leave it, so the slowest sends the buffer once or more; and all hosts
+// together send it 2(H-1) times: H-1 until one of them knows a sum, H-1 until the others do.
+PortTimes port_times(const Layout& layout, std::size_t bytes) {
+  double slowest = layout.hosts.front().bits_per_second;
+  double all = 0;
+  for (const NetHost& host : layout.hosts) {
+    slowest = std::min(slowest, host.bits_per_second);
+    all += host.bits_per_second;
+  }
+  const double bits = 8 * static_cast<double>(bytes);
+  const double ranks = layout.size();
+  const auto hosts = static_cast<double>(layout.hosts.size());
+  return {.ring = 2 * (ranks - 1) / ranks * bits / slowest,
+          .least = std::max(bits / slowest, 2 * (hosts - 1) * bits / all)};
+}
+
+void print_bound(const Layout& layout, std::size_t bytes, double ring, double chosen) {
+  if (layout.hosts.size() < 2 || FLAGS_gbit <= 0) return;
+  const PortTimes ports = port_times(layout, bytes);
+  fmt::print(
+      "all_reduce of {} bytes, auto beats ring {:.2f} times; by ports alone a ring takes {:.1f} "
+      "ms, anything {:.1f} ms or more: {:.2f} times at most\n",
+      bytes, ring / chosen, ports.ring * 1e3, ports.least * 1e3, ports.ring / ports.least);
+}
+
 void print_row(const char* call, std::size_t bytes, const std::string& algorithm, double time) {
   if (time < 0) return;
   fmt::print("{:<12} {:>10} {:<20} {:>12.3f} {:>10.2f}\n", call, bytes, algorithm, time * 1e3,
@@ -103,16 +137,22 @@ std::vector<std::string> algorithms(CallKind kind) {
   return names;
 }
 
-void measure(Communicator& comm) {
+void measure_all_reduce(Communicator& comm, const Layout& layout) {
   const bool tells = comm.rank() == 0;
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20}) {
     std::vector<float> data(bytes / sizeof(float), 1);
+    std::map<std::string, double> times;
     for (const std::string& algorithm : algorithms(CallKind::kAllReduce)) {
-      const double time = time_of(
+      times[algorithm] = time_of(
           comm, [&] { return comm.all_reduce(data, ReduceOp::kMax, {.algorithm = algorithm}); });
-      if (tells) print_row("all_reduce", bytes, algorithm, time);
+      if (tells) print_row("all_reduce", bytes, algorithm, times[algorithm]);
     }
+    if (tells) print_bound(layout, bytes, times.at("ring"), times.at("auto"));
   }
+}
+
+void measure_all_to_all(Communicator& comm) {
+  const bool tells = comm.rank() == 0;
   for (const std::size_t block : {std::size_t{64}, std::size_t{4} << 10, std::size_t{256} << 10}) {
     const std::size_t n = block / sizeof(float) * static_cast<std::size_t>(comm.size());
     const std::vector<float> in(n, 1);
@@ -136,7 +176,8 @@ bool run(const Layout& layout, const std::vector<std::string>& command) {
     }
     if (command.empty()) {
       Communicator comm = Communicator::join(Options::from_environment());
-      measure(comm);
+      measure_all_reduce(comm, layout);
+      measure_all_to_all(comm);
       return true;
     }
     std::vector<char*> words;

@@ -24,6 +24,7 @@
 #include "comm/kernel/combine.h"
 #include "comm/kernel/reduce.h"
 #include "comm/quantize.h"
+#include "comm/row_sums.h"
 #include "comm/rows.h"
 
 DEFINE_uint64(mib, 64, "size of each buffer in host memory, in MiB; small ones show caches");
@@ -34,6 +35,7 @@ namespace {
 
 constexpr int kAreas = 6;  // the last is the index of rows
 constexpr int kIndex = kAreas - 1;
+constexpr int kOrder = 2, kOffsets = 3;  // of segments of rows
 
 // Where a call works: buffers of the same size.
 struct Place {
@@ -154,6 +156,32 @@ Work moving(const char* what, std::size_t columns, Move on_host, DeviceMove on_d
           [=](const Place& p) { on_device(rows_of(p, columns), *p.rows, p.stream); }};
 }
 
+// As many rows, each added to one of as many; one after another or, on a device, by atomics.
+Work adding(std::size_t columns) {
+  return {
+      fmt::format("scatter-add rows of {}", columns), DType::kFloat32,
+      12 + 4.0 / static_cast<double>(columns),
+      [=](const Place& p) { scatter_add_rows(rows_of(p, columns)); },
+      [=](const Place& p) { scatter_add_rows_on_device(rows_of(p, columns), *p.rows, p.stream); }};
+}
+
+// The same by segments of one row each: `order` and `offsets` lie in two other buffers.
+RowSegments segments_in(const Place& p, std::size_t columns) {
+  const RowMove move = rows_of(p, columns);
+  const std::size_t rows = row_count(p, columns);
+  return {move.out, move.in, View(p.areas[kOrder], rows, DType::kInt64, p.memory),
+          View(p.areas[kOffsets], rows + 1, DType::kInt64, p.memory), columns};
+}
+
+Work adding_segments(std::size_t columns) {
+  return {fmt::format("segments of rows of {}", columns), DType::kFloat32,
+          12 + 16.0 / static_cast<double>(columns),
+          [=](const Place& p) { add_row_segments(segments_in(p, columns)); },
+          [=](const Place& p) {
+            add_row_segments_on_device(segments_in(p, columns), *p.rows, p.stream);
+          }};
+}
+
 double seconds_of(const std::function<void()>& body) {
   const TimePoint start = Clock::real().now();
   body();
@@ -187,7 +215,7 @@ double device_seconds(const Work& work, const Place& place) {
 class Table {
  public:
   explicit Table(const std::string& where) {
-    fmt::print("{}\n{:<20} {:<9} {:>9} {:>11} {:>8} {:>8}\n", where, "kernel", "type", "MB", "us",
+    fmt::print("{}\n{:<25} {:<9} {:>9} {:>11} {:>8} {:>8}\n", where, "kernel", "type", "MB", "us",
                "GB/s", "of copy");
   }
 
@@ -195,7 +223,7 @@ class Table {
     const double bytes = work.element_bytes * static_cast<double>(n);
     const double speed = bytes / seconds;
     if (copy_speed_ == 0) copy_speed_ = speed;  // the first work is the copy
-    fmt::print("{:<20} {:<9} {:>9.1f} {:>11.1f} {:>8.2f} {:>8.2f}\n", work.name, name(work.dtype),
+    fmt::print("{:<25} {:<9} {:>9.1f} {:>11.1f} {:>8.2f} {:>8.2f}\n", work.name, name(work.dtype),
                bytes * 1e-6, seconds * 1e6, speed * 1e-9, speed / copy_speed_);
   }
 
@@ -203,10 +231,9 @@ class Table {
   double copy_speed_ = 0;
 };
 
-// All works on buffers that were filled; `set_index` puts the index of so many rows in its place.
-template <class Seconds, class SetIndex>
-void run_all(const std::string& where, const Place& place, const Seconds& seconds,
-             const SetIndex& set_index) {
+// All works on buffers that were filled; put(area, numbers) writes these into an area.
+template <class Seconds, class Put>
+void run_all(const std::string& where, const Place& place, const Seconds& seconds, const Put& put) {
   Table table(where);
   const auto add = [&](const Work& work) {
     table.add(work, place.bytes / sizeof(float), seconds(work, place));
@@ -230,9 +257,16 @@ void run_all(const std::string& where, const Place& place, const Seconds& second
     add(converting(DType::kFloat32, dtype));
   }
   for (const std::size_t columns : {1, 16, 64, 1024}) {
-    set_index(shuffled(row_count(place, columns)));
+    const std::vector<std::int32_t> index = shuffled(row_count(place, columns));
+    put(kIndex, index);
     add(moving("gather", columns, gather_rows, gather_rows_on_device));
     add(moving("scatter", columns, scatter_rows, scatter_rows_on_device));
+    add(adding(columns));
+    if (columns == 1) continue;  // numbers of 8 bytes for each row find no room
+    const IndexSegments segments = segments_of(index, index.size());
+    put(kOrder, segments.order);
+    put(kOffsets, segments.offsets);
+    add(adding_segments(columns));
   }
 }
 
@@ -244,8 +278,8 @@ void on_host() {
     place.areas[area] = reinterpret_cast<std::byte*>(areas.back().data());
   }
   run_all(fmt::format("host, one core, buffers of {} MiB", FLAGS_mib), place, host_seconds,
-          [&](const std::vector<std::int32_t>& index) {
-            std::memcpy(place.areas[kIndex], index.data(), index.size() * sizeof(index[0]));
+          [&]<class T>(int area, const std::vector<T>& numbers) {
+            std::memcpy(place.areas[area], numbers.data(), numbers.size() * sizeof(T));
           });
 }
 
@@ -268,8 +302,9 @@ void on_device() {
     motley::copy(all, ones, stream);
   }
   run_all(fmt::format("device, buffers of {} MiB", FLAGS_device_mib), place, device_seconds,
-          [&](const std::vector<std::int32_t>& index) {
-            motley::copy(place.of(kIndex, DType::kInt32).slice(0, index.size()), index, stream);
+          [&]<class T>(int area, const std::vector<T>& numbers) {
+            const View there(place.areas[area], numbers.size(), dtype_of<T>, Memory::kDevice);
+            motley::copy(there, numbers, stream);
             synchronize(stream);
           });
   rows.fetch(stream);

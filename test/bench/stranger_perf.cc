@@ -29,7 +29,7 @@ constexpr double kFlood = 10'000;  // messages a second
 // Sends forged messages to rank 0 while `on`.
 void flood(const std::string& address, const std::atomic<bool>& on, const std::atomic<bool>& stop) {
   UcxWorker stranger({.message = {}, .broken = {}}, {});
-  stranger.connect(0, address.substr(16));
+  stranger.connect(0, address.substr(17));
   const UcxHeader header{.seal = 1,
                          .session = std::stoull(address.substr(0, 16), nullptr, 16),
                          .from = 1,

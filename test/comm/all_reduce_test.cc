@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
+
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "test/support/errors.h"
@@ -172,6 +174,30 @@ TEST(AllReduceErrors, CancelledCallsTouchNothingAndLeaveTheRestAlone) {
     EXPECT_EQ(next, sum_over(2, 50'000));
   };
   run_ranks(2, body, options);
+}
+
+// The value counts the calls of one rank; two that share it would wait for different calls.
+TEST(AllReduceErrors, AGroupThatTwoRanksShareIsRefusedAtOnce) {
+  const Group shared({0, 1}, {.id = 1});
+  std::barrier both(2);
+  run_ranks(2, [&](Communicator& comm) {
+    std::vector<float> data(8, 1);
+    Group own = shared;  // a copy is its rank's alone
+    both.arrive_and_wait();
+    if (comm.rank() == 0) {
+      const Request unanswered = comm.all_reduce(data, ReduceOp::kSum, {.group = &shared});
+      both.arrive_and_wait();
+      both.arrive_and_wait();
+    } else {
+      both.arrive_and_wait();
+      expect_error(ErrorCode::kInvalid, {"ranks 0 and 1", "a copy of its own"},
+                   [&] { comm.all_reduce(data, ReduceOp::kSum, {.group = &shared}).wait(); });
+      both.arrive_and_wait();
+    }
+    own = Group({0, 1}, {.id = 2});
+    comm.all_reduce(data, ReduceOp::kSum, {.group = &own}).wait();
+    EXPECT_THAT(data, Each(2));
+  });
 }
 
 TEST(AllReduceErrors, WrongArgumentsAreRefusedAtOnce) {

@@ -189,7 +189,7 @@ TEST(Bootstrap, TheControllerOutlivesTheLoopOfRankZero) {
 }
 
 // Scenario 19 of the list of reports: the port of the meeting place is taken.
-TEST(Bootstrap, APortInUseIsNamed) {
+TEST(Bootstrap, Scenario19APortInUseIsNamed) {
   const ControllerServer other({.bind = "tcp://0.0.0.0:0", .size = 1});
   const int port = RendezvousUrl::parse(other.address()).endpoint.port;
   Options options;
@@ -199,9 +199,38 @@ TEST(Bootstrap, APortInUseIsNamed) {
               testing::AllOf(HasSubstr(std::to_string(port)), HasSubstr("in use")));
 }
 
+// Scenario 19: a port of the range from which the kernel gives them out, which it has given to
+// somebody's connection. Once that is closed, the same job meets there: at an address of its own,
+// lest the kernel give the port to another connection meanwhile.
+TEST(Bootstrap, Scenario19APortOfAConnectionIsNamedAndFreeAfterIt) {
+  const ControllerServer somebody({.bind = "tcp://127.0.0.1:0", .size = 1});
+  const std::string own = "127.0.0.77";
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  socklen_t length = 0;
+  sockaddr_storage at = resolve(own).at(0).socket_address(0, length);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&at), length), 0);
+  at = resolve("127.0.0.1")
+           .at(0)
+           .socket_address(RendezvousUrl::parse(somebody.address()).endpoint.port, length);
+  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&at), length), 0);
+  length = sizeof at;
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length), 0);
+  const std::string port = std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(at).sin_port));
+  Options options;
+  options.size = 2;
+  options.token = "secret";
+  options.controller = "rank0://" + own + ":" + port;
+  EXPECT_THAT(message_of([&] { Communicator::join(options); }, ErrorCode::kIo),
+              testing::AllOf(HasSubstr(port), HasSubstr("in use")));
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  close(fd);
+  run_job(2, options, reduce);
+}
+
 // Scenario 18: of the ports that may be used, the first free one is; if all are taken, the error
 // names them.
-TEST(Bootstrap, TakesAPortInTheRangeOrNamesTheRange) {
+TEST(Bootstrap, Scenario18TakesAPortInTheRangeOrNamesTheRange) {
   const int port = free_port();
   const std::string range = std::to_string(port);
   const ControllerServer first({.bind = "tcp://127.0.0.1:0", .size = 1, .ports = range});
@@ -215,7 +244,7 @@ TEST(Bootstrap, TakesAPortInTheRangeOrNamesTheRange) {
 
 // Scenario 15: the name of rank 0's host resolves to an address of this host's loopback, as
 // Debian's /etc/hosts makes it; nobody may take that for rank 0's address.
-TEST(Bootstrap, ANameThatResolvesToLoopbackWillDo) {
+TEST(Bootstrap, Scenario15ANameThatResolvesToLoopbackWillDo) {
   Options options;
   options.controller = "rank0://localhost:" + std::to_string(free_port());
   options.token = "secret";

@@ -57,7 +57,7 @@ CallRecord call(std::uint32_t number, CallRecord::State state = CallRecord::kDon
 
 // Four ranks; rank 3 does not come to the third call. The others time out; the file has what each
 // of the four did, and every error names it.
-TEST(CallDump, IsWrittenWhenACallTimesOut) {
+TEST(CallDump, Scenario9IsWrittenWhenACallTimesOut) {
   const test::TemporaryFolder folder;
   Options options;
   options.timeout = seconds(1);
@@ -169,7 +169,7 @@ class DumpWorld : public testing::Test {
   int asked = 0;
 };
 
-TEST_F(DumpWorld, NamesTheRanksThatGaveNothing) {
+TEST_F(DumpWorld, Scenario9NamesTheRanksThatGaveNothing) {
   absent = 4;
   stopped = 2;
   settle();

@@ -29,7 +29,8 @@ struct Group {
   int root;
   std::vector<RankPlan> ranks;
 
-  Group(const Family& family, int size, int root_) : kind(family.kind), root(root_) {
+  Group(const Family& family, int size, int root_)
+      : kind(family.algorithm->moves_as(family.kind)), root(root_) {
     for (int rank = 0; rank < size; ++rank) {
       const Schedule schedule = family.algorithm->make({.rank = rank, .size = size, .root = root});
       RankPlan& plan = ranks.emplace_back();

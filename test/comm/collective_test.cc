@@ -109,7 +109,8 @@ TEST(Requests, TestMakesProgressWithoutBlocking) {
   });
 }
 
-TEST(Requests, OutliveTheirCommunicatorAsAborted) {
+// Scenario 28: what is used after all that it belongs to was destroyed.
+TEST(Requests, Scenario28OutliveTheirCommunicatorAsAborted) {
   Request late;
   std::vector<float> data(10);
   run_ranks(2, [&](Communicator& comm) {

@@ -187,6 +187,7 @@ TEST(Control, CountsWhatStrangersSayAndGoesOn) {
     TimePoint on_time() override { return Clock::real().now() + seconds(1); }
     void on_exit(int) override {}
     void on_socket() override {}
+    void on_broken() override {}
   } nobody;
   const auto stranger = make_zmq_channel(
       {.controller = server.address(), .identity = "1.0000000000000001"}, Clock::real());
@@ -208,6 +209,51 @@ TEST(Control, CountsWhatStrangersSayAndGoesOn) {
   EXPECT_EQ(rank->get("key", soon()), "kept");
   const auto second = connect(server, 1, 2);  // the seat that the stranger claimed
   EXPECT_EQ(second->get("key", soon()), "kept");
+}
+
+// Programs of two releases in one job: `bytes` as the other release would have sent them.
+std::vector<std::byte> of_another_version(const Message& message) {
+  constexpr std::size_t kVersionOffset = 4;  // behind the magic
+  std::vector<std::byte> bytes = encode(message);
+  bytes[kVersionOffset] = std::byte{99};
+  return bytes;
+}
+
+TEST(Control, TellsARankOfAnotherReleaseThatItIsNoneOfIts) {
+  ControllerServer server = server_of(1);
+  zmq::context_t context(1);
+  zmq::socket_t rank(context, zmq::socket_type::dealer);
+  rank.set(zmq::sockopt::linger, 0);
+  rank.set(zmq::sockopt::rcvtimeo, 20'000);
+  rank.connect(server.address());
+  const auto hello =
+      of_another_version({.type = MessageType::kHello, .rank = 0, .value = "open sesame"});
+  ASSERT_TRUE(rank.send(zmq::buffer(hello), zmq::send_flags::none));
+  zmq::message_t answer;
+  ASSERT_TRUE(rank.recv(answer, zmq::recv_flags::none));
+  EXPECT_LE(answer.size(), hello.size()) << "a stranger must not make us send more than it does";
+  EXPECT_EQ(connect(server, 0, 1)->add("served", 1), 1);
+}
+
+TEST(Control, NamesTheReleaseOfAControllerThatIsNotItsOwn) {
+  zmq::context_t context(1);
+  zmq::socket_t controller(context, zmq::socket_type::router);
+  controller.set(zmq::sockopt::linger, 0);
+  controller.set(zmq::sockopt::rcvtimeo, 20'000);
+  controller.bind("tcp://127.0.0.1:*");
+  auto rank = std::async(std::launch::async, [&] {
+    const std::string address = controller.get(zmq::sockopt::last_endpoint);
+    expect_error(ErrorCode::kInvalid, {"version", "99", "one release"},
+                 [&] { connect_control(options_of(address, 0, 1), Clock::real()); });
+  });
+  zmq::message_t identity;
+  zmq::message_t hello;
+  ASSERT_TRUE(controller.recv(identity, zmq::recv_flags::none));
+  ASSERT_TRUE(controller.recv(hello, zmq::recv_flags::none));
+  ASSERT_TRUE(controller.send(identity, zmq::send_flags::sndmore));
+  const auto answer = of_another_version({.type = MessageType::kRefused});
+  ASSERT_TRUE(controller.send(zmq::buffer(answer), zmq::send_flags::none));
+  rank.get();
 }
 
 // It speaks and speaks, and never listens: what it is told must not fill the controller's memory.

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
+#include "comm/kernel/convert_parts.h"
+#include "comm/kernel/cpu.h"
 #include "test/support/device_array.h"
 #include "test/support/elements.h"
 #include "test/support/random_elements.h"
@@ -27,6 +31,42 @@ TYPED_TEST(Convert, ThereAndBackIsTheSameForEveryBitPatternButNaN) {
       EXPECT_NE(static_cast<float>(back[i]), static_cast<float>(back[i])) << i;
     } else {
       EXPECT_EQ(back[i].bits, in[i].bits) << i;
+    }
+  }
+}
+
+std::vector<ConvertPart (*)(DType, DType, double) noexcept> widths() {
+  std::vector<ConvertPart (*)(DType, DType, double) noexcept> all = {&convert_part};
+  if (vector_width() != VectorWidth::k128) all.push_back(&convert_256);
+  return all;
+}
+
+// Every pattern of 16 bits, and any of 32; an odd number of them, so that some fill no vector.
+TYPED_TEST(Convert, HasTheBitsOfOneElementAtATimeForVectorsOfEveryWidth) {
+  using T = TypeParam;
+  std::mt19937_64 random(19);
+  std::vector<T> shorts(65'537), narrow(shorts.size());
+  for (std::size_t i = 0; i < shorts.size(); ++i) shorts[i].bits = static_cast<std::uint16_t>(i);
+  std::vector<float> floats = test::random_bits<float>(shorts.size(), random), wide(shorts.size());
+  for (std::size_t i = 0; i < floats.size(); i += 3)  // at and beside what 16 bits can say
+    floats[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(float(shorts[i])) +
+                                     static_cast<std::uint32_t>(i % 5) - 2);
+  const auto bits = [](float x) { return x != x ? 0 : std::bit_cast<std::uint32_t>(x); };
+  for (const auto part_of : widths()) {
+    for (const float factor : {1.0f, 0.3f}) {
+      const auto apply = [&](View out, ConstView in) {
+        const auto part = part_of(out.dtype, in.dtype, double{factor});
+        return part(out.data, in.data, out.count, factor);
+      };
+      const std::size_t widened = apply(wide, shorts), narrowed = apply(narrow, floats);
+      EXPECT_GE(widened + 16, wide.size());
+      EXPECT_GE(narrowed + 16, narrow.size());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < widened; ++i)
+        wrong += bits(wide[i]) != bits(factor * float(shorts[i]));
+      for (std::size_t i = 0; i < narrowed; ++i)
+        wrong += bits(float(narrow[i])) != bits(float(T(factor * floats[i])));
+      EXPECT_EQ(wrong, 0u) << "times " << factor;
     }
   }
 }

@@ -147,6 +147,26 @@ TEST(Cost, OfHalvingDoublingIsLowerWhereNeighboursShareAHost) {
             all_reduce_cost(family, 1 << 20, Topology::hosts({0, 1, 0, 1, 0, 1, 0, 1}, costs)));
 }
 
+// A host with a quarter of the others' bandwidth has to send all it has: no algorithm is faster
+// than that. The weighted one comes near; the ring sends 1.5 times as much there.
+TEST(Cost, OfTheWeightedIsThatOfTheSlowestPort) {
+  const auto find = [](const char* name) -> const Algorithm& {
+    const int index = find_algorithm(CallKind::kAllReduce, name);
+    return algorithms_of(CallKind::kAllReduce)[static_cast<std::size_t>(index)];
+  };
+  const Topology topology({{.ranks = {0}, .ports = 1, .port_bytes_per_second = 1.2e8},
+                           {.ranks = {1}, .ports = 1, .port_bytes_per_second = 3e7},
+                           {.ranks = {2}, .ports = 1, .port_bytes_per_second = 1.2e8},
+                           {.ranks = {3}, .ports = 1, .port_bytes_per_second = 1.2e8}},
+                          {.between = {microseconds(40), 1.2e8, microseconds(8)}});
+  const Workload work{.kind = CallKind::kAllReduce, .bytes = 16 << 20, .segment_bytes = 128 << 10};
+  const double least = (16 << 20) / 3e7;
+  const double weighted = to_seconds(cost(find("weighted"), work, topology));
+  EXPECT_GT(weighted, least);
+  EXPECT_LT(weighted, 1.03 * least);
+  EXPECT_GT(to_seconds(cost(find("ring"), work, topology)), 1.5 * least);
+}
+
 // Two thousand ranks are priced without storing a ring of them.
 TEST(Cost, OfManyRanksIsFoundQuickly) {
   for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {

@@ -85,7 +85,7 @@ class Deterministic : public testing::TestWithParam<std::string> {};
 // Scenario 25: the same bits on every transport, for any length of messages, run again and again,
 // on a device too.
 TEST_P(Deterministic, Scenario25SameBitsOnEveryTransportAndForEveryCut) {
-  test::emulate({.host_access = test::HostAccess::kForbidden});
+  test::emulate({.host_access = test::host_access_over(GetParam())});
   for (const int ranks : {1, 2, 3, 8}) {
     for (const std::size_t segment : {std::size_t{1} << 10, std::size_t{128} << 10}) {
       Options options;

@@ -140,12 +140,18 @@ void move_messages(Communicator& comm, Memory memory) {
   EXPECT_EQ(read(data), blocks({{0, 1}}, kElements));
 }
 
+std::vector<std::string> transports_of_test() {
+  std::vector<std::string> all = test::transports();
+  std::erase(all, "sim");
+  return all;
+}
+
 template <class T>
 class EveryDType : public testing::Test {
  protected:
   static void run(void (*body)(Communicator&, Memory)) {
-    test::emulate({.host_access = test::HostAccess::kForbidden});
-    for (const std::string transport : {"inproc", "shm"}) {
+    for (const std::string& transport : transports_of_test()) {
+      test::emulate({.host_access = test::host_access_over(transport)});
       for (const Memory memory : {Memory::kHost, Memory::kDevice}) {
         SCOPED_TRACE(transport + ", " + test::text(memory));
         test::run_ranks_on(transport, kRanks, [&](Communicator& comm) { body(comm, memory); });

@@ -39,16 +39,21 @@ class Forked {
 
   int pid() const { return pid_; }
   void signal(int number) const { kill(pid_, number); }
+  // Whether it has; does not wait.
+  bool ended() {
+    if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+    return ended_;
+  }
   // As waitpid() gives it: 0 if all went well.
   int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
+    if (!ended_) waitpid(pid_, &status_, 0);
     ended_ = true;
-    return status;
+    return status_;
   }
 
  private:
   int pid_;
+  int status_ = 0;
   bool ended_ = false;
 };
 
@@ -67,6 +72,7 @@ class ForkedController {
     address_ = text;
   }
   const std::string& address() const { return address_; }
+  void signal(int number) const { process_.signal(number); }
 
  private:
   struct Pipe {

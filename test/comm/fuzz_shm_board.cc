@@ -167,7 +167,7 @@ void World::run(Input& input) {
   } catch (const Error& error) {
     require(error.ranks() == std::vector<int>{1});
   }
-  if (run != nullptr) team_->end(*run);
+  if (run != nullptr) team_->end(*run, nullptr);
 }
 
 }  // namespace

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "comm/algorithm/families.h"
 #include "comm/communicator.h"
+#include "comm/error.h"
+#include "test/support/errors.h"
 #include "test/support/simulation.h"
 
 namespace motley {
@@ -99,6 +103,65 @@ TEST_P(HostCollectives, AllToAllMovesEveryBlock) {
       }
       comm.all_to_all(ConstView(in), View(in), options).wait();
       ASSERT_EQ(in, out) << options.algorithm;
+    }
+  });
+}
+
+// How many elements a rank has for another: none, less and more than a head, several pieces.
+std::size_t count_for(int from, int to) {
+  constexpr std::size_t kCounts[] = {0, 1, 63, 64, 65, 7, 0, 400};
+  return kCounts[static_cast<std::size_t>(3 * from + 5 * to) % std::size(kCounts)];
+}
+
+// The blocks that `rank` has for others, or gets from them.
+std::vector<std::int32_t> blocks(int rank, int ranks, bool gets, std::vector<std::size_t>& counts) {
+  std::vector<std::int32_t> all;
+  for (int other = 0; other < ranks; ++other) {
+    const int from = gets ? other : rank, to = gets ? rank : other;
+    counts.push_back(count_for(from, to));
+    for (std::size_t i = 0; i < counts.back(); ++i)
+      all.push_back((from * 64 + to) * 1024 + static_cast<std::int32_t>(i));
+  }
+  return all;
+}
+
+TEST_P(HostCollectives, AllToAllVMovesEveryBlock) {
+  with_all(CallKind::kAllToAllV, [](Communicator& comm, const CallOptions& options) {
+    std::vector<std::size_t> given, due;
+    const std::vector<std::int32_t> in = blocks(comm.rank(), comm.size(), false, given);
+    const std::vector<std::int32_t> wanted = blocks(comm.rank(), comm.size(), true, due);
+    std::vector<std::int32_t> out(wanted.size(), -1);
+    comm.all_to_all_v({ConstView(in), given}, {View(out), due}, options).wait();
+    EXPECT_EQ(out, wanted) << options.algorithm << ", rank " << comm.rank();
+    std::vector<std::int8_t> bytes(static_cast<std::size_t>(comm.size()),
+                                   static_cast<std::int8_t>(comm.rank()));
+    const std::vector<std::size_t> ones(bytes.size(), 1);
+    comm.all_to_all_v({View(bytes), ones}, {View(bytes), ones}, options).wait();
+    for (int from = 0; from < comm.size(); ++from)
+      EXPECT_EQ(bytes[static_cast<std::size_t>(from)], from) << options.algorithm;
+  });
+}
+
+// Those who pass blocks on do not know how long they are; the two ends do.
+TEST_P(HostCollectives, AllToAllVOfOtherCountsIsADisagreement) {
+  with_all(CallKind::kAllToAllV, [](Communicator& comm, const CallOptions& options) {
+    const int last = comm.size() - 1;
+    std::vector<std::size_t> counts(static_cast<std::size_t>(comm.size()), 1);
+    std::vector<std::size_t> due = counts;
+    if (comm.rank() == last) due[0] = 100;  // rank 0 has 1 for it
+    const auto sum = [](const std::vector<std::size_t>& of) {
+      return std::accumulate(of.begin(), of.end(), std::size_t{0});
+    };
+    std::vector<std::int32_t> in(sum(counts)), out(sum(due));
+    const auto call = [&] {
+      comm.all_to_all_v({ConstView(in), counts}, {View(out), due}, options).wait();
+    };
+    if (comm.rank() == last)
+      return test::expect_error(ErrorCode::kMismatch, {"rank 0", "count 1 ", "count 100"}, call);
+    try {
+      call();  // whoever is done before hears of it in his next call
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kMismatch) << error.what();
     }
   });
 }

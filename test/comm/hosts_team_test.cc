@@ -7,11 +7,17 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/executor/engine.h"
+#include "comm/transport/composite.h"
 #include "comm/transport/team.h"
+#include "test/support/counting_transport.h"
+#include "test/support/joined.h"
+#include "test/support/memory_store.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
@@ -107,6 +113,64 @@ TEST(HostsTeam, NamesTheRanksThatDisagree) {
       EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("count 10"), HasSubstr("11")));
     }
   });
+}
+
+// `hosts` hosts of `width` ranks each.
+std::unique_ptr<Transport> counting(const TransportSetup& setup, int width) {
+  TransportSetup hosts = setup;
+  for (int rank = 0; rank < setup.size; ++rank) hosts.hosts.push_back(rank / width);
+  return std::make_unique<test::CountingTransport>(make_composite_transport(hosts));
+}
+
+// How many ranks of its own host, and of others, a rank has sent to. Fails where one got several
+// messages.
+std::pair<int, int> near_and_far(const test::CountingTransport& transport, int width) {
+  std::pair<int, int> count;
+  for (const auto& [to, messages] : transport.sent()) {
+    EXPECT_EQ(messages, 1) << "from " << transport.rank() << " to " << to;
+    ++(to / width == transport.rank() / width ? count.first : count.second);
+  }
+  return count;
+}
+
+// Over real shared memory and UCX: with m ranks on each of n hosts a rank sends m-1 messages within
+// its host and n-1 to others, for blocks that are alike as for those that vary.
+void count_messages(int hosts, int width) {
+  const int size = hosts * width;
+  std::vector<int> host_of;
+  for (int rank = 0; rank < size; ++rank) host_of.push_back(rank / width);
+  test::MemoryStore store;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Options options;
+      options.progress_thread = false;  // so that one thread alone counts
+      Communicator comm =
+          test::joined([width](const auto& setup) { return counting(setup, width); }, rank, size,
+                       store, options);
+      comm.use_topology(Topology::hosts(host_of, {}));
+      auto& transport = static_cast<test::CountingTransport&>(comm.engine().transport());
+      std::vector<std::int32_t> data(static_cast<std::size_t>(2 * size), rank);
+      const std::vector<std::size_t> twos(static_cast<std::size_t>(size), 2);
+      const CallOptions two_level{.algorithm = "two_level"};
+      comm.barrier().wait();
+      transport.forget();
+      comm.all_to_all(ConstView(View(data)), View(data), two_level).wait();
+      EXPECT_EQ(near_and_far(transport, width), std::pair(width - 1, hosts - 1));
+      EXPECT_EQ(data.back(), size - 1);
+      transport.forget();
+      comm.all_to_all_v({View(data), twos}, {View(data), twos}, two_level).wait();
+      EXPECT_EQ(near_and_far(transport, width), std::pair(width - 1, hosts - 1));
+      EXPECT_EQ(data.back(), rank);
+      comm.barrier().wait();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(HostsMessages, TwoLevelAllToAllSendsOneToEachOfTheHostAndOneToEachOtherHost) {
+  count_messages(2, 3);
+  count_messages(4, 2);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void expect_cut_exactly(const Layout& layout, int chunks, std::size_t n, std::si
 }
 
 // Scenario 5: more than 2^31 elements of one byte are neither lost nor counted twice.
-TEST(Layout, CutsABufferOfMoreThan2To31ElementsExactly) {
+TEST(Layout, Scenario5CutsABufferOfMoreThan2To31ElementsExactly) {
   for (const std::size_t n : {std::size_t{0}, std::size_t{1}, 3 * kGiga + 17}) {
     const Call call{.kind = CallKind::kAllReduce, .in = at(64, n), .out = at(64, n)};
     const Shape shape{.rank = 2, .size = 7};
@@ -47,7 +47,7 @@ TEST(Layout, CutsABufferOfMoreThan2To31ElementsExactly) {
 }
 
 // Scenario 6: blocks of few elements, whose offsets in bytes exceed 2^31 all the same.
-TEST(Layout, ReachesBlocksBeyond2GiB) {
+TEST(Layout, Scenario6ReachesBlocksBeyond2GiB) {
   const int p = 2048;
   const std::size_t n = (std::size_t{1} << 20) + 3;  // float64: 16 GiB in all
   const Call call{.kind = CallKind::kAllToAll,

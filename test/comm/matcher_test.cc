@@ -20,27 +20,28 @@ TEST(Matcher, TellsOfMessagesOfAnotherCall) {
   other.fingerprint.kind = CallKind::kBroadcast;
   Matcher matcher;
   matcher.open(ours, mine.call, mine.fingerprint);
-  matcher.arrived(2, tag_of(1, 5), {});
-  matcher.arrived(2, tag_of(2), {});
+  matcher.arrived(2, tag_of(1, 5), ConstBytes());
+  matcher.arrived(2, tag_of(2), ConstBytes());
   EXPECT_THAT(ours.disagreements, ElementsAre());
   matcher.arrived(0, other, pattern(10, 1));
   EXPECT_THAT(ours.disagreements, ElementsAre(0));
   matcher.cancel(ours, mine.call);
-  matcher.arrived(0, other, {});
+  matcher.arrived(0, other, ConstBytes());
   EXPECT_THAT(ours.disagreements, ElementsAre(0)) << "its call is over";
 
   Tag block = tag_of(4), longer = tag_of(4, 1);  // each message has a count of its own
   block.fingerprint.kind = longer.fingerprint.kind = CallKind::kAllToAllV;
   longer.fingerprint.count += 5;
   matcher.open(ours, block.call, block.fingerprint);
-  matcher.arrived(0, longer, {});
+  matcher.arrived(0, longer, ConstBytes());
   EXPECT_THAT(ours.disagreements, ElementsAre(0));
 
-  matcher.arrived(0, {.call = block.call, .piece = Tag::kQuestion, .fingerprint = {}}, {});
+  matcher.arrived(0, {.call = block.call, .piece = Tag::kQuestion, .fingerprint = {}},
+                  ConstBytes());
   EXPECT_THAT(ours.disagreements, ElementsAre(0, 0)) << "asked by one in another call";
 
   Matcher later;
-  later.arrived(3, other, {});
+  later.arrived(3, other, ConstBytes());
   later.open(early, mine.call, mine.fingerprint);
   EXPECT_THAT(early.disagreements, ElementsAre(3));
   EXPECT_TRUE(ours.untouched() && early.untouched());
@@ -63,7 +64,7 @@ TEST(Matcher, HandsNoticesToWhoListens) {
   matcher.close(tag_of(3).call);
   Tag late = tag_of(3);
   late.fingerprint.count = 99;
-  matcher.arrived(2, late, {});
+  matcher.arrived(2, late, ConstBytes());
   EXPECT_THAT(notices.disagreements, ElementsAre(2));
   EXPECT_TRUE(call.untouched() && call.disagreements.empty());
 }

@@ -34,7 +34,16 @@ class Membership : public testing::Test {
     core.on_message("id" + std::to_string(rank), message, now);
   }
   void ready(int rank, int group_size) {
-    say(rank, {.type = MessageType::kReady, .seq = ++seq, .count = group_size});
+    const ReadyNote note{.grouping = {.group_size = group_size}};
+    say(rank, {.type = MessageType::kReady, .seq = ++seq, .value = encode(note)});
+  }
+  void fail(int rank, const GroupTag& tag, int suspect, int group_size) {
+    const ReadyNote note{.grouping = {.group_size = group_size}};
+    say(rank, {.type = MessageType::kFail,
+               .seq = ++seq,
+               .rank = suspect,
+               .tag = tag,
+               .value = encode(note)});
   }
   void done(int rank, const GroupTag& tag) {
     say(rank, {.type = MessageType::kDone, .seq = ++seq, .tag = tag});
@@ -86,7 +95,7 @@ TEST_F(Membership, Scenario30AStaleMemberDoesNotBlockTheNextMatch) {
 
 // Everybody learns of a silent rank once its lease is over, an eighth later at most, and of no
 // other.
-TEST_F(Membership, Scenario30ASilentRankIsGivenUpInTime) {
+TEST_F(Membership, Scenario14And30ASilentRankIsGivenUpInTime) {
   join({0, 1, 2, 3});
   pass(kLease - kHeartbeat, {0, 1, 2});
   EXPECT_THAT(take(MessageType::kLost), IsEmpty());
@@ -105,8 +114,8 @@ TEST_F(Membership, Scenario30OnlyOneHalfGoesOn) {
   join({0, 1, 2, 3});
   for (int rank = 0; rank < kSize; ++rank) ready(rank, 4);
   const GroupTag tag = take(MessageType::kGroup).at(0).second.tag;
-  say(0, {.type = MessageType::kFail, .seq = ++seq, .rank = 2, .tag = tag});
-  say(1, {.type = MessageType::kFail, .seq = ++seq, .rank = 3, .tag = tag});
+  fail(0, tag, 2, 4);
+  fail(1, tag, 3, 4);
   pass(2 * kLease, {0, 1});
   const auto again = take(MessageType::kGroup);
   ASSERT_THAT(again, SizeIs(2));
@@ -150,6 +159,129 @@ TEST_F(Membership, Scenario30ANewcomerLeavesARunningGroupAlone) {
   EXPECT_THAT(next[0].second.ranks, ElementsAre(2, 3));
 }
 
+// Scenarios 16 and 31: a controller is started in the place of one that died. It asks who is there,
+// counts on from their epoch, hears how their group ended, and takes no word of the old epoch.
+TEST_F(Membership, Scenario16And31ARestartedControllerIsToldWhatItMustKnow) {
+  join({0, 1, 2, 3});
+  for (int rank = 0; rank < kSize; ++rank) ready(rank, 4);
+  const GroupTag tag = take(MessageType::kGroup).at(0).second.tag;
+  core = ControllerCore({.size = kSize, .token = {}, .lease = kLease, .epoch = 2}, now);
+  for (const int rank : {0, 1, 2}) say(rank, {.type = MessageType::kHeartbeat});
+  EXPECT_THAT(take(MessageType::kUnknown), SizeIs(3));
+  const auto hello = [&](int rank, std::int64_t epoch) {
+    core.on_message("id" + std::to_string(rank),
+                    {.type = MessageType::kHello, .rank = rank, .count = kSize, .number = epoch},
+                    now);
+  };
+  for (const int rank : {0, 1, 2}) hello(rank, 1);
+  const auto welcomed = take(MessageType::kWelcome);
+  ASSERT_THAT(welcomed, SizeIs(testing::Ge(3)));
+  const std::uint32_t epoch = welcomed.back().second.epoch;
+  EXPECT_GT(epoch, 2u);
+  const ReadyNote note{.grouping = {.group_size = 4}};
+  const auto tell = [&](int rank, MessageType type, std::uint32_t as_of) {
+    core.on_message("id" + std::to_string(rank),
+                    {.type = type,
+                     .epoch = as_of,
+                     .seq = ++seq,
+                     .rank = -1,
+                     .tag = tag,
+                     .ranks = {0, 1, 2, 3},
+                     .value = encode(note)},
+                    now);
+  };
+  const std::uint64_t refused = core.refused();
+  tell(0, MessageType::kDone, 1);  // of the old epoch
+  EXPECT_EQ(core.refused(), refused + 1);
+  EXPECT_EQ(core.groups().size(), 0u);
+  // Rank 3 has died: 0 completed the average, 1 and 2 could not, and get it from 0.
+  tell(0, MessageType::kDone, epoch);
+  tell(1, MessageType::kFail, epoch);
+  tell(2, MessageType::kFail, epoch);
+  EXPECT_THAT(take(MessageType::kGroup), IsEmpty());
+  EXPECT_EQ(core.groups().counts().adopted, 1u);
+  for (const TimePoint end = now + 3 * kLease; now < end;) {
+    now += kHeartbeat;
+    for (const int rank : {0, 1, 2}) {
+      core.on_message("id" + std::to_string(rank),
+                      {.type = MessageType::kHeartbeat, .epoch = epoch}, now);
+    }
+    core.on_time(now);
+  }
+  EXPECT_TRUE(core.is_lost(3)) << "it did not come back";
+  tell(0, MessageType::kReady, epoch);
+  const auto healed = take(MessageType::kGroup);
+  ASSERT_THAT(healed, SizeIs(3));
+  for (const auto& [rank, group] : healed) {
+    EXPECT_THAT(group.ranks, ElementsAre(0, 1, 2));
+    EXPECT_EQ(group.tag.id, tag.id);
+    EXPECT_EQ(decode_group(group.value)->donor, 0);
+  }
+}
+
+// Scenario 29: a process that is started again with the rank of one that lived, or died, is told
+// that the rank is taken; nothing that is meant for one reaches the other, and the others go on.
+TEST_F(Membership, Scenario29ARankThatComesAgainIsAnotherProcess) {
+  join({0, 1});
+  const auto come_again = [&] {
+    core.on_message("id1 again", {.type = MessageType::kHello, .rank = 1, .count = kSize}, now);
+    bool refused = false;
+    for (const auto& output : core.take_output()) {
+      if (output.to != "id1 again") continue;
+      EXPECT_EQ(output.message.type, MessageType::kRefused);
+      EXPECT_THAT(output.message.value, testing::HasSubstr("rank 1 is held by another"));
+      refused = true;
+    }
+    EXPECT_TRUE(refused);
+  };
+  come_again();
+  ready(1, 2);
+  ready(0, 2);
+  for (const auto& output : core.take_output()) EXPECT_NE(output.to, "id1 again");
+  core.report_lost(1, "the test ended it");
+  come_again();
+  core.on_message("id1 again", {.type = MessageType::kReady, .epoch = 1, .seq = 1}, now);
+  EXPECT_THAT(take(), IsEmpty());
+}
+
+// What the controller counts, and who is slow (scenario 43).
+TEST_F(Membership, Scenario43MetricsTellWhoIsSlowAndWhyGroupsWereAborted) {
+  join({0, 1, 2, 3});
+  for (int round = 0; round < 5; ++round) {
+    for (const int rank : {0, 1, 2, 3}) {
+      if (rank == 2) pass(seconds(0.3), {0, 1, 2, 3});
+      ready(rank, 4);
+    }
+    const auto told = take(MessageType::kGroup);
+    ASSERT_THAT(told, SizeIs(4));
+    pass(seconds(0.05), {0, 1, 2, 3});
+    for (const auto& [rank, group] : told) done(rank, group.tag);
+  }
+  for (int rank = 0; rank < kSize; ++rank) ready(rank, 4);
+  const GroupTag tag = take(MessageType::kGroup).at(0).second.tag;
+  for (const int rank : {0, 1, 2}) fail(rank, tag, 3, 4);
+  core.report_lost(3, "the test ended it");
+  const GroupMetrics metrics = core.metrics();
+  EXPECT_EQ(metrics.groups.formed, 6u);
+  EXPECT_EQ(metrics.groups.committed, 5u);
+  EXPECT_EQ(metrics.groups.retried, 1u);
+  EXPECT_EQ(metrics.groups.aborts[static_cast<std::size_t>(AbortReason::kOther)], 1u);
+  EXPECT_EQ(metrics.running, 1);
+  EXPECT_EQ(metrics.training, 3);
+  EXPECT_EQ(metrics.live, 3);
+  EXPECT_EQ(metrics.workers[3].suspected, 3u);
+  EXPECT_EQ(metrics.size.count, 6u);
+  EXPECT_NEAR(metrics.size.mean(), 4, 1e-9);
+  EXPECT_NEAR(metrics.averaging.mean(), 0.05, 1e-9);
+  EXPECT_NEAR(metrics.waits.most, 0.3, 1e-9);
+  EXPECT_NEAR(metrics.workers[0].participation, 1, 0.01);
+  EXPECT_EQ(metrics.least_weight, 0.25);
+  const auto slow = metrics.stragglers();
+  ASSERT_THAT(slow, SizeIs(4));
+  EXPECT_THAT((std::vector{slow[0].rank, slow[1].rank}), testing::UnorderedElementsAre(2, 3));
+  EXPECT_GT(slow[0].step, slow[3].step);
+}
+
 // Matches and ends a group of every subset of eight ranks.
 void run_all_subsets(Matchmaker& matchmaker, GroupTable& table, TimePoint& now) {
   constexpr unsigned kRanks = 8;
@@ -160,13 +292,17 @@ void run_all_subsets(Matchmaker& matchmaker, GroupTable& table, TimePoint& now) 
     }
     const int size = static_cast<int>(members.size());
     if (size < 2) continue;
-    for (const int rank : members) matchmaker.ready(rank, now);
-    now += seconds(1);  // any hold is over
-    ASSERT_EQ(matchmaker.next(size, size, now), members);
+    matchmaker.use({.group_size = size});
+    for (const int rank : members) matchmaker.ready(rank, {}, now);
+    now += seconds(1);
+    matchmaker.next(now);
+    now += seconds(1e4);  // any hold is over
+    const auto group = matchmaker.waiting() == 0 ? members : matchmaker.next(now);
+    ASSERT_EQ(group, members);
     const GroupTag tag = table.form(members);
     for (const int rank : members) {
       ASSERT_TRUE(table.awaits(rank, tag));
-      const auto verdict = table.report(rank, GroupTable::Report::kDone);
+      const auto verdict = table.done(rank);
       ASSERT_EQ(verdict.has_value(), rank == members.back());
     }
     ASSERT_EQ(matchmaker.waiting(), 0);
@@ -175,8 +311,8 @@ void run_all_subsets(Matchmaker& matchmaker, GroupTable& table, TimePoint& now) 
 }
 
 // Sanitizers have their own malloc, and these bytes are 0 under them.
-TEST(Subsets, Scenario32AllOfThemLeaveNothingBehind) {
-  Matchmaker matchmaker;
+TEST(Subsets, Scenario10And32AllOfThemLeaveNothingBehind) {
+  Matchmaker matchmaker(8);
   GroupTable table(1);
   TimePoint now(seconds(100));
   run_all_subsets(matchmaker, table, now);

@@ -134,6 +134,7 @@ TEST(MotleyPerf, NamesWrongUseBeforeItStartsAnything) {
   } cases[] = {{{"-b", "5Q"}, "5Q"},
                {{"-b", "4K", "-e", "4"}, "4K"},
                {{"-f", "1"}, "-f"},
+               {{"-n", "-3"}, "-3"},
                {{"--dtypes", "float31"}, "float31"},
                {{"--collectives", "all_to_some"}, "all_to_some"},
                {{"--algorithm", "spiral"}, "spiral"},

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "comm/call_kind.h"
@@ -117,43 +118,70 @@ TEST(NcclGroups, OfFewCallsGetWhatHostMemoryGetsWithoutACommunicator) {
   EXPECT_EQ(nccl_use().made, 1);
 }
 
-// Fifty groups of any members, all under way at once.
+// Fifty groups of any members, all under way at once in three streams: every kind and type.
 TEST(NcclGroups, AtOnceNeedNoCommunicatorOfTheirOwn) {
   constexpr int kRanks = 8, kGroups = 50;
   const std::uint64_t seed = 20;
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937_64 random(seed);
   std::vector<Group> groups;
+  std::vector<Shape> shapes;
   for (int i = 0; i < kGroups; ++i) {
     std::vector<int> members(kRanks);
     std::iota(members.begin(), members.end(), 0);
     std::shuffle(members.begin(), members.end(), random);
     members.resize(2 + random() % (kRanks - 1));
     groups.emplace_back(members, GroupTag{.id = static_cast<std::uint64_t>(i + 1)});
+    shapes.push_back({.kind = i % 10 < 3 ? kReducing[i % 10] : kMoving[i % 10 - 3],
+                      .dtype = kTypes[random() % 8],
+                      .op = kOps[random() % 5],
+                      .n = random() % 900,
+                      .root = static_cast<int>(random() % members.size()),
+                      .in_place = random() % 2 == 0});
   }
   run_nccl_ranks(
       kRanks,
       [&](Communicator& comm) {
-        const std::vector<Group> mine = groups;
-        std::vector<OnDevice> buffers;
-        std::vector<Request> requests;
-        std::vector<double> due;
-        const std::size_t n = 500;
-        for (const Group& group : mine) {
-          if (!group.contains(comm.rank())) continue;
-          buffers.emplace_back(bytes_of(std::vector<double>(n, comm.rank() + 1)));
-          requests.push_back(comm.all_reduce(buffers.back().view(n, DType::kFloat64),
-                                             ReduceOp::kSum, {.group = &group}));
-          due.push_back(0);
-          for (const int rank : group.ranks()) due.back() += rank + 1;
+        const std::vector<Group> own = groups;
+        const std::vector<Stream> streams(3);
+        std::vector<Part> parts(kGroups);
+        std::vector<std::vector<std::byte>> due(kGroups);
+        std::vector<std::optional<OnDevice>> buffers(kGroups);
+        std::vector<std::optional<Request>> requests(kGroups);
+        const auto begin = [&](std::size_t i, View elements, const CallOptions& options) {
+          return start(comm, shapes[i], parts[i], elements, options);
+        };
+        for (std::size_t i = 0; i < kGroups; ++i) {
+          if (!own[i].contains(comm.rank())) continue;
+          parts[i] = part_of(shapes[i], static_cast<std::size_t>(own[i].size()),
+                             static_cast<std::size_t>(own[i].index_of(comm.rank())));
+          const std::size_t n = parts[i].elements;
+          due[i] = some_elements(n, shapes[i].dtype, comm.rank());
+          buffers[i].emplace(due[i]);
+          begin(i, View(due[i].data(), n, shapes[i].dtype), {.group = &own[i]}).wait();
         }
-        for (std::size_t i = 0; i < requests.size(); ++i) {
-          requests[i].wait();
-          EXPECT_TRUE(buffers[i].read() == bytes_of(std::vector<double>(n, due[i]))) << i;
+        for (std::size_t i = 0; i < kGroups; ++i) {
+          if (!buffers[i]) continue;
+          requests[i] = begin(i, buffers[i]->view(parts[i].elements, shapes[i].dtype),
+                              {.group = &own[i], .stream = streams[i % 3]});
+        }
+        for (std::size_t i = kGroups; i-- > 0;) {
+          if (!requests[i]) continue;
+          requests[i]->wait();
+          EXPECT_TRUE(buffers[i]->read() == due[i])
+              << text(shapes[i]) << ", group " << i << ", rank " << comm.rank();
         }
       },
-      with_scratch(1 << 20, "all"));
+      with_scratch(64 << 10, "all"));
   EXPECT_EQ(nccl_use().made, 1);
+}
+
+TEST(NcclScratch, TooSmallForItsRanksIsRefused) {
+  const auto join = [](Communicator& comm) { comm.use_nccl(); };
+  for (const Ending& ending : endings_on_devices(5, join, with_scratch(64))) {
+    EXPECT_EQ(ending.code, ErrorCode::kInvalid);
+    EXPECT_THAT(ending.text, testing::HasSubstr("64 bytes of scratch are too few for 5 ranks"));
+  }
 }
 
 // In mode "stable" it does not go over NCCL before; from the 17th call on it has a communicator.

@@ -51,6 +51,7 @@ TEST(Options, ReadEveryVariable) {
                                         {"MOTLEY_STAGING_BYTES", "2000000"},
                                         {"MOTLEY_UCX_WINDOW", "1000000"},
                                         {"MOTLEY_UCX_RENDEZVOUS", "0"},
+                                        {"MOTLEY_UCX_DEVICE", "staged"},
                                         {"MOTLEY_LOG_LEVEL", "0"}});
   EXPECT_EQ(options.rank, 3);
   EXPECT_EQ(options.size, 4);
@@ -75,6 +76,7 @@ TEST(Options, ReadEveryVariable) {
   EXPECT_EQ(options.staging_bytes, 2'000'000u);
   EXPECT_EQ(options.ucx_window, 1'000'000u);
   EXPECT_EQ(options.ucx_rendezvous, 0);
+  EXPECT_EQ(options.ucx_device, "staged");
   EXPECT_EQ(options.log_level, 0);
 }
 

@@ -1,5 +1,5 @@
-// Ranks as threads over mailboxes, with a controller between them: what the tests of partial-reduce
-// share.
+// Ranks as threads, over mailboxes where nothing else is said, with a controller between them: what
+// the tests of partial-reduce share.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -16,21 +16,31 @@
 #include "comm/control/local_control.h"
 #include "comm/error.h"
 #include "comm/transport/inproc.h"
+#include "test/support/transports.h"
 
 namespace motley::test {
 
 using Body = std::function<void(Communicator&)>;
 using Connect = std::function<std::unique_ptr<ControlClient>(int rank)>;
 
-inline void run_threads(int size, const Connect& connect, const Body& body, Duration timeout) {
+// `transport` as in rank_runner.h.
+inline void run_threads(int size, const Connect& connect, const Body& body, Duration timeout,
+                        const std::string& transport = "inproc") {
   InprocNetwork network(size);
+  Options options;
+  options.size = size;
+  options.timeout = timeout;
+  if (transport == "ucx_staged") options.ucx_device = "staged";
+  std::vector<std::unique_ptr<Transport>> transports;
+  if (transport != "inproc")
+    transports = make_transports(transport == "shm" ? "shm" : "ucx", size, options);
   std::vector<Communicator> seats;
   for (int rank = 0; rank < size; ++rank) {
-    Options options;
     options.rank = rank;
-    options.size = size;
-    options.timeout = timeout;
-    seats.emplace_back(network.transport(rank), connect(rank), Clock::real(), options);
+    std::unique_ptr<Transport> own = transports.empty()
+                                         ? network.transport(rank)
+                                         : std::move(transports[static_cast<std::size_t>(rank)]);
+    seats.emplace_back(std::move(own), connect(rank), Clock::real(), options);
   }
   std::vector<std::thread> threads;
   for (Communicator& seat : seats) {
@@ -47,11 +57,11 @@ inline void run_threads(int size, const Connect& connect, const Body& body, Dura
 
 // The body also gets the controller, to declare ranks dead.
 inline void run(int size, const std::function<void(Communicator&, LocalControl&)>& body,
-                Duration timeout = seconds(20)) {
+                Duration timeout = seconds(20), const std::string& transport = "inproc") {
   LocalControl control(size);
   run_threads(
       size, [&](int rank) { return control.connect(rank); },
-      [&](Communicator& comm) { body(comm, control); }, timeout);
+      [&](Communicator& comm) { body(comm, control); }, timeout, transport);
 }
 
 template <class Call>
@@ -65,11 +75,15 @@ void expect_error(ErrorCode code, const std::string& fact, Call call) {
   }
 }
 
+// What a rank says that is ready for a group of `group_size`.
+inline ReadyNote note_of(int group_size) { return {.grouping = {.group_size = group_size}}; }
+
 // What one rank saw of one call.
 struct Record {
   std::vector<int> group;
   std::vector<double> before;
   std::vector<double> after;
+  std::vector<double> weights;  // of the group
 };
 
 }  // namespace motley::test

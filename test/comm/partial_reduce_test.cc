@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "comm/error.h"
 #include "comm/transport/inproc.h"
 #include "test/comm/partial_ranks.h"
+#include "test/support/usage.h"
 
 namespace motley::test {
 namespace {
@@ -35,6 +38,8 @@ struct Training {
   int group_size;
   std::size_t n;
   std::vector<int> steps;  // by rank
+  Weighting weighting{};
+  bool announces = false;
 };
 
 // Each rank makes its steps; a step adds to the model what depends on rank and step only.
@@ -42,15 +47,22 @@ std::vector<std::vector<Record>> train(const Training& training, const Connect& 
   std::vector<std::vector<Record>> records(static_cast<std::size_t>(training.size));
   const auto body = [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
-    PartialReducer reducer(comm, {.group_size = training.group_size});
+    PartialReducer reducer(comm,
+                           {.group_size = training.group_size, .weighting = training.weighting});
     std::vector<double> model(training.n, static_cast<double>(rank));
     for (int step = 0; step < training.steps[rank]; ++step) {
+      // Models of higher ranks have more steps in them.
+      const auto count = static_cast<std::int64_t>(rank + 1) * step;
+      if (training.announces) reducer.announce(count, seconds(0.0005));
       for (std::size_t i = 0; i < model.size(); ++i) {
         model[i] += static_cast<double>((rank + 1) * (i % 7) + static_cast<std::size_t>(step));
       }
-      Record record{.group = {}, .before = model, .after = {}};
-      record.group = reducer.average(model, step).group;
+      Record record{.group = {}, .before = model, .after = {}, .weights = {}};
+      const PartialResult result = reducer.average(model, count);
+      record.group = result.group;
+      record.weights = result.weights;
       record.after = model;
+      EXPECT_GE(result.staleness, 0);
       records[rank].push_back(std::move(record));
     }
     reducer.leave();
@@ -65,8 +77,43 @@ std::vector<std::vector<Record>> train(const Training& training) {
   return train(training, [&](int rank) { return control.connect(rank); });
 }
 
-// Members of a group hold one result, and it is the mean of what they brought. Any two ranks see
-// their common groups in the same order, which tells the groups apart.
+// Invariants 1 to 4 for one group: its members hold one result, the weighted mean of what they
+// brought; uniform or damped it has the sum of that, and always it lies between the least and most.
+void check_group(const Training& training, const std::vector<const Record*>& members) {
+  const std::size_t p = members.size();
+  const bool damps = training.weighting.damped && p > 1;
+  const std::vector<double> matrix = damped(members.front()->weights);
+  for (std::size_t i = 0; i < training.n; ++i) {
+    double sum = 0, sum_after = 0, least = members.front()->before[i], most = least;
+    for (const Record* member : members) {
+      sum += member->before[i];
+      sum_after += member->after[i];
+      least = std::min(least, member->before[i]);
+      most = std::max(most, member->before[i]);
+    }
+    const double tolerance = 1e-12 * (1 + sum);
+    if (damps || training.weighting.rule == WeightRule::kUniform) {
+      ASSERT_NEAR(sum_after, sum, tolerance);
+    }
+    for (std::size_t m = 0; m < p; ++m) {
+      double expected = 0;
+      for (std::size_t j = 0; j < p; ++j) {
+        expected += (damps ? matrix[m * p + j] : members[m]->weights[j]) * members[j]->before[i];
+      }
+      ASSERT_NEAR(members[m]->after[i], expected, tolerance);
+      ASSERT_GE(members[m]->after[i], least - tolerance);
+      ASSERT_LE(members[m]->after[i], most + tolerance);
+    }
+  }
+  for (const Record* member : members) {
+    ASSERT_EQ(member->weights, members.front()->weights);
+    if (!damps) {
+      ASSERT_TRUE(same_bits(member->after, members.front()->after));
+    }
+  }
+}
+
+// Any two ranks see their common groups in the same order, which tells the groups apart.
 void check(const Training& training, const std::vector<std::vector<Record>>& records) {
   std::vector<std::size_t> next(records.size(), 0);
   std::size_t checked = 0;
@@ -86,14 +133,10 @@ void check(const Training& training, const std::vector<std::vector<Record>>& rec
       });
       if (!complete) continue;
       const std::vector<int> group = mine->group;
-      for (std::size_t i = 0; i < training.n; ++i) {
-        double sum = 0;
-        for (const int member : group) sum += current(member)->before[i];
-        ASSERT_NEAR(mine->after[i], sum / static_cast<double>(group.size()), 1e-12 * (1 + sum));
-      }
-      for (const int member : group) {
-        ASSERT_TRUE(same_bits(current(member)->after, mine->after)) << rank << " and " << member;
-      }
+      std::vector<const Record*> members;
+      for (const int member : group) members.push_back(current(member));
+      check_group(training, members);
+      if (testing::Test::HasFatalFailure()) return;
       for (const int member : group) ++next[static_cast<std::size_t>(member)];
       checked += group.size();
       more = true;
@@ -124,6 +167,103 @@ INSTANTIATE_TEST_SUITE_P(
                     Training{5, 3, 64, {20, 0, 7, 20, 21}}, Training{4, 4, 0, {3, 3, 3, 5}},
                     Training{8, 2, 1, {9, 9, 9, 9, 9, 9, 9, 9}}, Training{1, 2, 10, {5}}));
 
+// The same where each says before its step when it will be ready.
+INSTANTIATE_TEST_SUITE_P(
+    Announced, Trained,
+    testing::Values(Training{4, 2, 100, {40, 40, 40, 40}, {}, true},
+                    Training{5, 3, 3000, {20, 0, 7, 20, 21}, {}, true},
+                    Training{4, 4, 7, {9, 9, 9, 9}, {.rule = WeightRule::kHinge}, true}));
+
+// Invariants 1 to 4 with staleness. 7 elements: fewer than two slices for each member.
+INSTANTIATE_TEST_SUITE_P(
+    Weightings, Trained,
+    testing::Values(
+        Training{5, 3, 64, {9, 9, 9, 9, 9}, {.rule = WeightRule::kExponential, .lambda = 0.5}},
+        Training{5, 3, 7, {9, 9, 9, 9, 9}, {.rule = WeightRule::kPolynomial}},
+        Training{4, 2, 64, {9, 9, 9, 9}, {.rule = WeightRule::kHinge, .slope = 2, .slack = 1}},
+        Training{4, 4, 3000, {9, 9, 9, 9}, {.rule = WeightRule::kPublished}},
+        Training{5, 3, 3000, {9, 3, 9, 1, 9}, {.rule = WeightRule::kExponential, .damped = true}},
+        Training{4, 4, 7, {9, 9, 9, 9}, {.rule = WeightRule::kHinge, .slack = 1, .damped = true}},
+        Training{4, 4, 0, {2, 2, 2, 2}, {.rule = WeightRule::kPolynomial, .damped = true}}));
+
+// I5: ranks that are in no group are touched by none, as the bits of their models show.
+TEST(PartialReduce, Invariant5LeavesNonMembersAlone) {
+  std::atomic<int> averaging{2};
+  run(3, [&](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {.group_size = 2});
+    std::vector<float> model(1000, static_cast<float>(comm.rank()) + 0.1f);
+    if (comm.rank() == 2) {
+      const std::vector<float> before = model;
+      for (int seen = averaging; seen > 0; seen = averaging) averaging.wait(seen);
+      EXPECT_EQ(std::memcmp(model.data(), before.data(), 4 * model.size()), 0);
+      return;
+    }
+    for (int step = 0; step < 20; ++step) {
+      EXPECT_THAT(reducer.average(model, step).group, ElementsAre(0, 1));
+    }
+    --averaging;
+    averaging.notify_all();
+  });
+}
+
+// One that is not ready when it said, and one that takes it back, hold nobody up.
+TEST(PartialReduce, WaitsForNoneThatAnnouncedAndDoesNotCome) {
+  std::atomic<int> stepping{2};
+  run(4, [&](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {.group_size = 2});
+    std::vector<double> model(100, comm.rank());
+    if (comm.rank() >= 2) {
+      reducer.announce(0, seconds(0.001));
+      if (comm.rank() == 3) reducer.cancel_announcement();
+      stepping.wait(2);
+      if (comm.rank() == 2) {
+        EXPECT_THAT(reducer.average(model, 0).group, testing::Contains(2));
+      }
+      return;
+    }
+    for (int step = 0; step < 30; ++step) {
+      reducer.announce(step);
+      reducer.average(model, step);
+    }
+    --stepping;
+    stepping.notify_all();
+  });
+}
+
+// Adapted P and groups of a range of sizes, from end to end; whoever is alone is so at the end.
+TEST(PartialReduce, AdaptsTheSizeOfGroups) {
+  run(5, [](Communicator& comm, LocalControl&) {
+    for (const PartialOptions& options :
+         {PartialOptions{.group_size = 0}, PartialOptions{.group_size = 2, .largest_group = 3}}) {
+      PartialReducer reducer(comm, options);
+      std::vector<double> model(100, comm.rank());
+      std::size_t largest = 0;
+      for (int step = 0; step < 60; ++step) {
+        largest = std::max(largest, reducer.average(model, step).group.size());
+      }
+      EXPECT_GE(largest, 2u);
+      EXPECT_LE(largest, options.group_size == 0 ? 5u : 3u);
+      reducer.leave();
+      comm.barrier().wait();
+    }
+  });
+}
+
+// A model with a NaN counts nothing, and its rank gets the average of the others.
+TEST(PartialReduce, HealsAModelThatIsNoNumber) {
+  run(3, [](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {.group_size = 3});
+    std::vector<float> model(1000, static_cast<float>(comm.rank()));
+    if (comm.rank() == 0) model[777] = std::nanf("");
+    const PartialResult result = reducer.average(model, 0);
+    EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
+    EXPECT_THAT(result.weights, ElementsAre(0, 0.5, 0.5));
+    EXPECT_EQ(result.was_not_finite, comm.rank() == 0);
+    EXPECT_THAT(model, Each(1.5f));
+    EXPECT_FALSE(reducer.average(model, 1).was_not_finite);
+  });
+}
+
 TEST(PartialReduce, LeavesTheModelOfALoneRankAlone) {
   const auto records = train({2, 2, 100, {0, 10}});
   for (const Record& record : records[1]) {
@@ -132,26 +272,35 @@ TEST(PartialReduce, LeavesTheModelOfALoneRankAlone) {
   }
 }
 
-TEST(PartialReduce, GivesTheBitsOfAllReduceWhenAllTakePart) {
-  // Lengths on both sides of where all_reduce changes its algorithm.
-  run(4, [](Communicator& comm, LocalControl&) {
-    PartialReducer reducer(comm, {.group_size = 4});
-    for (const std::size_t n : {std::size_t{1}, std::size_t{1001}, std::size_t{100'003}}) {
-      std::vector<float> partial(n);
-      for (std::size_t i = 0; i < n; ++i) {
-        partial[i] = 1.0f / static_cast<float>(i + 3 * static_cast<std::size_t>(comm.rank()) + 1);
+// Invariant 9, in deterministic mode as promised, and with the same algorithms otherwise.
+TEST(PartialReduce, Invariant9GivesTheBitsOfAllReduceWhenAllTakePart) {
+  for (const bool deterministic : {true, false}) {
+    // Lengths on both sides of where all_reduce changes its algorithm.
+    run(4, [&](Communicator& comm, LocalControl&) {
+      PartialReducer reducer(comm, {.group_size = 4, .deterministic = deterministic});
+      for (const std::size_t n : {std::size_t{1}, std::size_t{1001}, std::size_t{100'003}}) {
+        std::vector<float> partial(n);
+        for (std::size_t i = 0; i < n; ++i) {
+          partial[i] = 1.0f / static_cast<float>(i + 3 * static_cast<std::size_t>(comm.rank()) + 1);
+        }
+        std::vector<float> all = partial;
+        EXPECT_THAT(reducer.average(partial, 0).group, ElementsAre(0, 1, 2, 3));
+        comm.all_reduce(all, ReduceOp::kAverage, {.deterministic = deterministic}).wait();
+        EXPECT_EQ(std::memcmp(partial.data(), all.data(), 4 * n), 0) << n;
       }
-      std::vector<float> all = partial;
-      EXPECT_THAT(reducer.average(partial, 0).group, ElementsAre(0, 1, 2, 3));
-      comm.all_reduce(all, ReduceOp::kAverage).wait();
-      EXPECT_EQ(std::memcmp(partial.data(), all.data(), 4 * n), 0) << n;
-    }
-  });
+    });
+  }
 }
 
 TEST(PartialReduce, ChecksItsArguments) {
   run(3, [](Communicator& comm, LocalControl&) {
-    for (const int bad : {-1, 0, 1, 4}) {
+    expect_error(ErrorCode::kInvalid, "largest_group is 1",
+                 [&] { PartialReducer(comm, {.group_size = 2, .largest_group = 1}); });
+    expect_error(ErrorCode::kInvalid, "linger is 2",
+                 [&] { PartialReducer(comm, {.group_size = 2, .linger = 2}); });
+    expect_error(ErrorCode::kInvalid, "lambda",
+                 [&] { PartialReducer(comm, {.group_size = 2, .weighting = {.lambda = 0}}); });
+    for (const int bad : {-1, 1, 4}) {
       expect_error(ErrorCode::kInvalid, std::to_string(bad),
                    [&] { PartialReducer(comm, {.group_size = bad}); });
     }
@@ -187,19 +336,27 @@ TEST(PartialReduce, RunsOverTheControllersSocket) {
 // Bytes in use, of what malloc gave. Sanitizers have their own malloc, and this is 0 under them.
 std::size_t bytes_in_use() { return mallinfo2().uordblks; }
 
-TEST(PartialReduce, DoesNotGrowOverTenThousandGroups) {
+TEST(PartialReduce, Invariant13AndScenario11DoesNotGrowOverTenThousandGroups) {
   constexpr int kCalls = 5000;  // of 4 ranks in pairs: 10,000 groups
   std::atomic<std::size_t> early{0}, late{0};
+  std::atomic<std::ptrdiff_t> early_files{0}, late_files{0};
   run(4, [&](Communicator& comm, LocalControl&) {
     PartialReducer reducer(comm, {.group_size = 2});
     std::vector<float> model(16, static_cast<float>(comm.rank()));
     for (int step = 0; step < kCalls; ++step) {
       reducer.average(model, step);
-      if (comm.rank() == 0 && step == kCalls / 10) early = bytes_in_use();
-      if (comm.rank() == 0 && step == kCalls - kCalls / 10) late = bytes_in_use();
+      if (comm.rank() != 0) continue;
+      if (step == kCalls / 10) {
+        early = bytes_in_use();
+        early_files = open_files();
+      } else if (step == kCalls - kCalls / 10) {
+        late = bytes_in_use();
+        late_files = open_files();
+      }
     }
   });
   EXPECT_LT(late, early + (256 << 10));  // 32 bytes a group would show
+  EXPECT_EQ(late_files, early_files);
 }
 
 }  // namespace

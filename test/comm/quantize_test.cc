@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "test/support/device_array.h"
@@ -61,6 +63,29 @@ TEST_P(Quantize, KeepsTheErrorWithinHalfAStep) {
       ASSERT_LE(std::abs(double{in[i]} - double{out[i]}), (0.5 + 0x1p-15) * scale)
           << in[i] << " came back as " << out[i] << ", element " << i;
     }
+  }
+}
+
+// A last block that is shorter is done one element at a time: with zeros behind it the same comes
+// out, for every element in turn the largest.
+TEST_P(Quantize, GivesWholeBlocksTheBitsOfOneElementAtATime) {
+  const int block = GetParam();
+  const auto size = static_cast<std::size_t>(block);
+  std::mt19937_64 random(20);
+  for (std::size_t largest = 0; largest + 1 < size; ++largest) {
+    std::vector<float> in = test::random_bits<float>(size, random);
+    for (float& x : in) x = std::isfinite(x) ? x : 1;
+    in[largest] = 0x1.fffffep127f;
+    in.back() = 0;
+    const Host whole = quantized_on_cpu(in, block);
+    const std::vector<float> out = there_and_back(in, block);
+    in.pop_back();
+    const Host one_by_one = quantized_on_cpu(in, block);
+    EXPECT_EQ(whole.scales, one_by_one.scales);
+    EXPECT_TRUE(
+        std::equal(one_by_one.values.begin(), one_by_one.values.end(), whole.values.begin()));
+    const std::vector<float> shorter = there_and_back(in, block);
+    EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), out.begin()));
   }
 }
 

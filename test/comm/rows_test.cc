@@ -11,6 +11,7 @@
 #include "test/support/device_array.h"
 #include "test/support/elements.h"
 #include "test/support/random_elements.h"
+#include "test/support/row_check.h"
 
 namespace motley {
 namespace {
@@ -107,9 +108,7 @@ void check_on_device(const Sizes& sizes, const std::vector<std::int64_t>& index,
   EXPECT_EQ(test::first_difference(to.values(stream), gathered(in, index, sizes.columns)),
             in.size());
   EXPECT_TRUE(to.guarded());
-  check.fetch(stream);
-  synchronize(stream);
-  check.verify();
+  test::fetch_and_verify(check, stream);
 }
 
 TYPED_TEST(Rows, AreGatheredAndScatteredOnADevice) {
@@ -202,11 +201,7 @@ TEST(RowsThatAreNotThere, AreNotedOnADeviceAndLeftOut) {
   if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
   const Stream stream;
   RowCheck check(stream);
-  const auto fetch = [&] {
-    check.fetch(stream);
-    synchronize(stream);
-    check.verify();
-  };
+  const auto fetch = [&] { test::fetch_and_verify(check, stream); };
   const std::vector<float> in = {1, 2, 3}, before = {7, 8, 9};
   test::DeviceArray<float> from(in), to(before);
   test::DeviceArray<std::int32_t> beyond(kBeyond), below(kBelow);

@@ -25,7 +25,7 @@ using Buffer = test::Buffer<std::int32_t>;
 class SendRecv : public testing::TestWithParam<std::tuple<std::string, Memory>> {
  protected:
   void run(int ranks, const test::RankBody& body) {
-    test::emulate({.host_access = test::HostAccess::kForbidden});
+    test::emulate({.host_access = test::host_access_over(std::get<0>(GetParam()))});
     run_ranks_on(std::get<0>(GetParam()), ranks, body);
   }
   Buffer place(std::vector<std::int32_t> data) {
@@ -59,6 +59,36 @@ TEST_P(SendRecv, MessagesArriveInOrderWhateverElseIsUnderWay) {
       EXPECT_TRUE(in[static_cast<std::size_t>(k)].read() == message(from, k, sizes[k])) << k;
     }
     EXPECT_THAT(sum.read(), Each(3));
+  });
+}
+
+TEST_P(SendRecv, WaitAnyTellsWhichOfSeveralIsOverFirst) {
+  run(3, [&](Communicator& comm) {
+    if (comm.rank() != 0) {  // rank 1 sends only once rank 2's message has come
+      Buffer data = place(message(comm.rank(), 0, 3));
+      Buffer go = place({0});
+      if (comm.rank() == 1) comm.recv(go, 0).wait();
+      comm.send(data, 0).wait();
+      return;
+    }
+    std::vector<Buffer> in;
+    std::vector<Request> requests;
+    for (int from = 1; from < 3; ++from) in.push_back(place(std::vector<std::int32_t>(3)));
+    for (int from = 1; from < 3; ++from)
+      requests.push_back(comm.recv(in[static_cast<std::size_t>(from - 1)], from));
+    ASSERT_EQ(wait_any(requests), 1u);
+    requests[1].wait();
+    EXPECT_EQ(in[1].read(), message(2, 0, 3));
+    Buffer go = place({1});
+    comm.send(go, 1).wait();
+    requests.pop_back();
+    ASSERT_EQ(wait_any(requests), 0u);
+    requests[0].wait();
+    EXPECT_EQ(in[0].read(), message(1, 0, 3));
+    requests.emplace_back();  // one that is over already
+    requests[0] = comm.recv(in[0], 2, {.timeout = seconds(600)});
+    ASSERT_EQ(wait_any(requests), 1u);
+    requests[0].cancel();
   });
 }
 

@@ -4,13 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <bit>
 #include <csignal>
 #include <numeric>
 
+#include "comm/algorithm/choose.h"
+#include "comm/algorithm/families.h"
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "comm/executor/engine.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/shm_heap.h"
+#include "comm/transport/team.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/joined.h"
 #include "test/support/rank_runner.h"
@@ -280,6 +285,70 @@ TEST(ShmProcesses, TouchNoNewPagesOnceTheyAreWarm) {
     return faults <= 20;  // 300 calls; 20 leave room for what is not ours
   });
   for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank;
+}
+
+void call(Communicator& comm, CallKind kind, std::size_t block) {
+  const auto p = static_cast<std::size_t>(comm.size());
+  std::vector<std::int8_t> one(block), all(p * block);
+  const std::vector<std::size_t> counts(p, block);
+  switch (kind) {
+    case CallKind::kAllReduce:
+      return comm.all_reduce(all, ReduceOp::kSum).wait();
+    case CallKind::kReduceScatter:
+      return comm.reduce_scatter(all, one, ReduceOp::kSum).wait();
+    case CallKind::kAllGather:
+      return comm.all_gather(one, all).wait();
+    case CallKind::kAllGatherV:
+      return comm.all_gather_v(one, {all, counts}).wait();
+    case CallKind::kBroadcast:
+      return comm.broadcast(all, 0).wait();
+    case CallKind::kReduce:
+      return comm.reduce(ConstView(View(all)), View(all), ReduceOp::kSum, 0).wait();
+    case CallKind::kGather:
+      return comm.gather(one, all, 0).wait();
+    case CallKind::kScatter:
+      return comm.scatter(all, one, 0).wait();
+    case CallKind::kAllToAll:
+      return comm.all_to_all(ConstView(View(all)), View(all)).wait();
+    case CallKind::kAllToAllV:
+      return comm.all_to_all_v({View(all), counts}, {View(all), counts}).wait();
+    default:
+      return comm.barrier().wait();
+  }
+}
+
+// What runs is what the prices say, of every collective: the team on the topology that ranks of a
+// host know, where nothing costs less; and a family where a topology says that copies, of which the
+// team makes more, are dear.
+TEST(ShmChoice, TheTeamIsTakenWhereItsPriceIsTheLeast) {
+  const auto chosen = [](Communicator& comm, CallKind kind, std::size_t bytes) {
+    Choice choice{.kind = kind,
+                  .bytes = priced_bytes(kind, std::bit_ceil(bytes), comm.size()),
+                  .segment_bytes = comm.options().segment_bytes};
+    choice.whole = comm.engine().transport().team()->price(kind, choice.bytes, comm.topology());
+    const int index = choose(choice, comm.topology());
+    return index == kWhole ? "team" : algorithms_of(kind)[static_cast<std::size_t>(index)].name;
+  };
+  test::run_ranks_on("shm", 3, [&](Communicator& comm) {
+    const Topology known({{.ranks = {0, 1, 2}, .cores = 3}}, {});
+    const Topology dear({{.ranks = {0, 1, 2}, .cores = 3}}, {.copy_bytes_per_second = 1e6});
+    for (const Topology* topology : {&known, &dear}) {
+      comm.use_topology(*topology);
+      int families = 0;
+      for (int k = 0; k < kCallKinds; ++k) {
+        const auto kind = static_cast<CallKind>(k);
+        if (kind == CallKind::kSendRecv) continue;
+        for (const std::size_t block : {std::size_t{1}, std::size_t{700}, std::size_t{100'000}}) {
+          call(comm, kind, block);
+          const bool none = kind == CallKind::kBarrier;
+          const std::string ran = comm.recorder().last(1).back().algorithm;
+          EXPECT_EQ(ran, chosen(comm, kind, none ? 0 : 3 * block)) << name(kind) << " " << block;
+          families += ran == "team" ? 0 : 1;
+        }
+      }
+      EXPECT_EQ(families > 0, topology == &dear) << families;
+    }
+  });
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Ranks of a team that are killed or stopped in the middle of calls: the others learn who, in time,
 // and nothing is written to their buffers afterwards.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -38,7 +40,10 @@ Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
   const auto step = [&](int i) {
     const CallOptions options{.timeout = timeout};
     if (traffic == Traffic::kExchange) return comm.all_to_all(ConstView(data), data, options);
-    if (traffic == Traffic::kDirect) return comm.all_to_all(apart, data, options);
+    if (traffic == Traffic::kDirect) {  // of sizes that come up for the first time, for a while
+      const auto n = static_cast<std::size_t>(kRanks) << (18 - i / 8 % 5);
+      return comm.all_to_all(ConstView(apart).slice(0, n), data.slice(0, n), options);
+    }
     if (i % 50 == 0) return comm.broadcast(data, 1, options);
     return comm.all_reduce(data, ReduceOp::kMax, options);
   };
@@ -54,6 +59,20 @@ SharedBuffer buffer_for(Communicator& comm, Traffic traffic) {
   return traffic == Traffic::kInPlace ? comm.allocate(bytes) : SharedBuffer::of_own_memory(bytes);
 }
 
+// What the processes of a job tell each other.
+struct Shared {
+  std::atomic<int> joined;
+  std::atomic<int> calls[kRanks];            // made
+  std::atomic<std::int64_t> failed[kRanks];  // when, in ns of the machine's clock
+
+  static Shared& make() {
+    void* const memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw_errno("map memory");
+    return *new (memory) Shared();
+  }
+};
+
 // The ranks of a job that suffer `traffic`; `check` says whether an error of a survivor is right.
 class Job {
  public:
@@ -63,6 +82,7 @@ class Job {
     for (int rank = 0; rank < kRanks; ++rank) {
       ranks_.push_back(std::make_unique<Forked>([&, rank] {
         Communicator comm = join(controller_.address(), rank);
+        ++shared_.joined;
         const SharedBuffer buffer = buffer_for(comm, traffic);
         const View data(buffer.as<float>());
         const Error error = fail(comm, traffic, data, timeout);
@@ -70,6 +90,13 @@ class Job {
         raise(SIGSTOP);  // done; an end would look like another death to those who still check
       }));
     }
+  }
+  ~Job() { munmap(&shared_, sizeof shared_); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  void wait_until_all_have_joined() const {
+    while (shared_.joined < kRanks) sched_yield();
   }
   const Forked& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
   // Waits until a rank has checked its error, and stops; false if it ends instead.
@@ -80,6 +107,7 @@ class Job {
   }
 
  private:
+  Shared& shared_ = Shared::make();
   ForkedController controller_;
   std::vector<std::unique_ptr<Forked>> ranks_;
 };
@@ -89,11 +117,12 @@ class ShmKill : public testing::TestWithParam<Traffic> {};
 TEST_P(ShmKill, EverySurvivorNamesTheRankThatWasKilled) {
   std::mt19937 random(static_cast<unsigned>(GetParam()) + 1);
   for (int victim = 0; victim < kRanks; ++victim) {
-    const int delay_ms = 150 + static_cast<int>(random() % 100);  // while they join, or later
+    const int delay_ms = static_cast<int>(random() % 60);
     SCOPED_TRACE("rank " + std::to_string(victim) + " killed after " + std::to_string(delay_ms));
     Job job(GetParam(), seconds(20), [victim](const Error& error, Communicator&, View) {
       return error.code() == ErrorCode::kPeerLost && error.ranks() == std::vector<int>{victim};
     });
+    job.wait_until_all_have_joined();
     Clock::real().sleep_until(Clock::real().now() + std::chrono::milliseconds(delay_ms));
     job.rank(victim).signal(SIGKILL);
     const TimePoint start = Clock::real().now();
@@ -125,7 +154,8 @@ TEST(ShmStop, NothingIsWrittenAfterACallHasFailed) {
     raise(SIGSTOP);  // until rank 1 has gone on
     return std::equal(at_once.begin(), at_once.end(), data.bytes().begin());
   });
-  Clock::real().sleep_until(Clock::real().now() + seconds(0.4));
+  job.wait_until_all_have_joined();
+  Clock::real().sleep_until(Clock::real().now() + seconds(0.2));
   job.rank(1).signal(SIGSTOP);
   for (const int rank : {0, 2}) ASSERT_TRUE(job.stops(rank)) << "rank " << rank;
   job.rank(1).signal(SIGCONT);
@@ -133,19 +163,6 @@ TEST(ShmStop, NothingIsWrittenAfterACallHasFailed) {
   for (const int rank : {0, 2}) job.rank(rank).signal(SIGCONT);
   for (const int rank : {0, 2}) EXPECT_TRUE(job.stops(rank)) << "rank " << rank;
 }
-
-// What the processes of a job tell each other.
-struct Shared {
-  std::atomic<int> calls[kRanks];            // made
-  std::atomic<std::int64_t> failed[kRanks];  // when, in ns of the machine's clock
-
-  static Shared& make() {
-    void* const memory =
-        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw_errno("map memory");
-    return *new (memory) Shared();
-  }
-};
 
 std::int64_t now_ns() { return Clock::real().now().time_since_epoch().count(); }
 
@@ -186,12 +203,14 @@ Duration time_to_tell() {
   return Duration(last - killed);
 }
 
-// Scenario 11. A neighbour on the machine may hold up any run, but not all of five.
+// Scenario 11. A neighbour on the machine may hold up any run, but not most of five.
 TEST(ShmKilled, Scenario11SurvivorsAreToldWithin200Milliseconds) {
-  Duration best = Duration::max();
-  for (int run = 0; run < 5 && best > std::chrono::milliseconds(200); ++run)
-    best = std::min(best, time_to_tell());
-  EXPECT_LE(best, std::chrono::milliseconds(200)) << to_seconds(best) << " s";
+  std::vector<double> times;
+  const auto in_time = [&] {
+    return std::count_if(times.begin(), times.end(), [](double time) { return time <= 0.2; });
+  };
+  while (times.size() < 5 && in_time() < 3) times.push_back(to_seconds(time_to_tell()));
+  EXPECT_EQ(in_time(), 3) << fmt::format("{} s", fmt::join(times, " s, "));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "comm/error.h"
 #include "comm/transport/factory.h"
 #include "comm/transport/shm_peer_memory.h"
+#include "comm/transport/slot_stores.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/joined.h"
 #include "test/support/rank_runner.h"
@@ -31,7 +32,7 @@ namespace {
 using test::ForkedRanks;
 using test::run_ranks_on;
 
-// Floats: read directly, whether ranks share cores or not.
+// Floats: read directly in the first calls.
 constexpr std::size_t kBlock = 256 << 10;
 
 std::uint64_t address_of(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
@@ -49,6 +50,65 @@ TEST(ShmPeerMemory, ReadsWhatIsThereAndSaysWhatIsNot) {
       << "another process than we knew";
   EXPECT_EQ(ShmPeerMemory(getpid(), 0, word).read(to.data(), 0, 0), EFAULT);
   EXPECT_FALSE(ShmPeerMemory().can_be_read());
+}
+
+class StoppedClock final : public Clock {
+ public:
+  TimePoint now() const override { return time; }
+  void sleep_until(TimePoint) override {}
+  TimePoint time{seconds(100)};
+};
+
+// What stores through the caches take, as cores are near to each other or far apart.
+constexpr std::size_t kStore = 64 << 10;
+constexpr Duration kNear = std::chrono::microseconds(7);
+constexpr Duration kFar = std::chrono::microseconds(28);
+
+TEST(SlotStores, GoAroundTheCachesWhereOtherCoresAreFar) {
+  StoppedClock clock;
+  SlotStores stores(clock);
+  EXPECT_FALSE(stores.go_around());
+  for (int i = 0; i < 100; ++i) {  // one in three is held up, by whatever it may be
+    stores.timed(kStore, i % 3 == 0 ? kFar : kNear, clock.now());
+    ASSERT_FALSE(stores.go_around()) << i;
+  }
+  stores.timed(kStore, kNear, clock.now());
+  for (int i = 1; i < SlotStores::kSlowInTurn; ++i) {
+    stores.timed(kStore, kFar, clock.now());
+    ASSERT_FALSE(stores.go_around()) << i;
+  }
+  stores.timed(kStore, kFar, clock.now());
+  EXPECT_TRUE(stores.go_around());
+  stores.timed(kStore, kNear, clock.now());
+  EXPECT_FALSE(stores.go_around()) << "they came together again";
+}
+
+// A clock that stands still while a store is made says that it took no time.
+TEST(SlotStores, LookNowAndThenWhetherCoresAreStillFar) {
+  StoppedClock clock;
+  SlotStores stores(clock);
+  std::vector<std::byte> from(kStore), to(kStore);
+  std::iota(reinterpret_cast<unsigned char*>(from.data()),
+            reinterpret_cast<unsigned char*>(from.data()) + kStore, 0);
+  for (int i = 0; i < SlotStores::kSlowInTurn; ++i) stores.timed(kStore, kFar, clock.now());
+  for (Duration pause = SlotStores::kFirstTry; pause < SlotStores::kRarestTry; pause *= 2) {
+    clock.time += pause - std::chrono::nanoseconds(1);
+    stores.copy(to.data(), from.data(), kStore);
+    ASSERT_TRUE(stores.go_around()) << "too early";
+    clock.time += std::chrono::nanoseconds(1);
+    stores.timed(kStore, kFar, clock.now());
+    ASSERT_TRUE(stores.go_around());
+  }
+  clock.time += SlotStores::kRarestTry - std::chrono::nanoseconds(1);
+  stores.copy(to.data() + 1, from.data(), kStore - 1);
+  EXPECT_TRUE(stores.go_around());
+  clock.time += std::chrono::nanoseconds(1);
+  stores.copy(to.data(), from.data(), SlotStores::kLeastTimed - 1);
+  EXPECT_TRUE(stores.go_around()) << "too short to tell";
+  stores.copy(to.data(), from.data(), kStore);
+  EXPECT_FALSE(stores.go_around());
+  stores.finish();
+  EXPECT_EQ(to, from);
 }
 
 // The second half of what is to be read does not exist.

@@ -31,7 +31,7 @@ TEST(ShmTeam, RunsTheCallsOfRanksThatShareMemory) {
     ASSERT_NE(team, nullptr);
     for (const std::size_t bytes : {0, 4, 4096}) {
       EXPECT_TRUE(team->runs(CallKind::kAllReduce, bytes, 3));
-      EXPECT_GT(team->price(CallKind::kAllReduce, bytes, 3), Duration::zero());
+      EXPECT_GT(team->price(CallKind::kAllReduce, bytes, comm.topology()), Duration::zero());
     }
     for (const CallKind kind : {CallKind::kAllGatherV, CallKind::kAllToAllV}) {
       EXPECT_TRUE(team->runs(kind, 0, 3));
@@ -105,6 +105,50 @@ TYPED_TEST(ShmTeamTypes, AddsWhatEveryRankHasTimesItsWeight) {
       }
     });
   }
+}
+
+// A line to the brim and beyond it, what stands beside the line to the brim and beyond it; so often
+// that every seat is used again. All calls but the first of a size are like the one before.
+TEST(ShmTeam, CallsThatAreLikeTheOneBeforeAreExact) {
+  run_team(2, [](Communicator& comm) {
+    const auto wrong = [](const std::vector<float>& data, float due) {
+      return static_cast<std::ptrdiff_t>(data.size()) - std::count(data.begin(), data.end(), due);
+    };
+    for (const std::size_t n : {2, 12, 14, 256, 258, 1026}) {
+      for (int turn = 0; turn < 2 * ShmBoard::kSeats; ++turn) {
+        const auto mine = static_cast<float>(3 * turn + comm.rank());
+        const auto other = static_cast<float>(3 * turn + 1 - comm.rank());
+        const std::vector<float> in(n, mine);
+        std::vector<float> out(n), data = in, blocks(n, mine);
+        comm.all_reduce(in, out, turn % 8 == 7 ? ReduceOp::kMax : ReduceOp::kSum).wait();
+        ASSERT_EQ(wrong(out, turn % 8 == 7 ? std::max(mine, other) : mine + other), 0) << n;
+        comm.all_reduce(data, ReduceOp::kSum).wait();
+        ASSERT_EQ(wrong(data, mine + other), 0) << n;
+        comm.all_to_all(blocks, blocks).wait();
+        ASSERT_EQ(std::count(blocks.begin(), blocks.end(), mine), static_cast<int>(n / 2));
+        ASSERT_EQ(blocks[comm.rank() == 0 ? n - 1 : 0], other);
+        comm.barrier().wait();
+      }
+    }
+  });
+}
+
+TEST(ShmTeam, ArgumentsAreRefusedAlsoAfterCallsLikeThem) {
+  run_team(2, [](Communicator& comm) {
+    std::vector<float> data(12, 1.f);
+    const View all = data;
+    for (int i = 0; i < 3; ++i) {
+      comm.all_reduce(all.slice(0, 4), all.slice(4, 4), ReduceOp::kSum).wait();
+      expect_error(ErrorCode::kInvalid, {"overlap by accident"}, [&] {
+        comm.all_reduce(all.slice(0, 4), all.slice(2, 4), ReduceOp::kSum).wait();
+      });
+      expect_error(ErrorCode::kInvalid, {"must be alike"}, [&] {
+        comm.all_reduce(all.slice(0, 4), all.slice(4, 5), ReduceOp::kSum).wait();
+      });
+      comm.all_reduce(all.slice(0, 4), all.slice(8, 4), ReduceOp::kSum).wait();
+      EXPECT_EQ(data[11], 2.f);
+    }
+  });
 }
 
 TEST(ShmTeam, RunsOnGroupsOfAnyRanksAtOnce) {
@@ -312,10 +356,10 @@ TEST(ShmTeamErrors, SeatsOfFailedCallsAreUsedAgain) {
   });
 }
 
-// 100,000 random groups: nothing is kept of any. The first thousand warm the slots up.
-TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
+// Scenario 28: 100,000 random groups: nothing is kept of any. The first thousand warm the slots up.
+TEST(ShmTeam, Scenario28KeepsNothingOfAHundredThousandGroups) {
   std::vector<std::size_t> bytes;
-  std::vector<std::ptrdiff_t> files;
+  std::vector<std::ptrdiff_t> files, threads;
   run_team(4, [&](Communicator& comm) {
     std::mt19937 random(7);  // the same on all ranks
     for (int i = 0; i < 100'000; ++i) {
@@ -323,6 +367,7 @@ TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
         comm.barrier().wait();
         if (comm.rank() == 0) bytes.push_back(test::resident_bytes());
         if (comm.rank() == 0) files.push_back(test::open_files());
+        if (comm.rank() == 0) threads.push_back(test::threads());
         comm.barrier().wait();
       }
       std::vector<int> members;
@@ -340,6 +385,7 @@ TEST(ShmTeam, KeepsNothingOfAHundredThousandGroups) {
     }
   });
   EXPECT_EQ(files[0], files[1]);
+  EXPECT_EQ(threads[0], threads[1]);
   EXPECT_LE(bytes[1], bytes[0] + (1 << 20));  // for whatever the threads' heaps do
 }
 

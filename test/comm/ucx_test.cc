@@ -9,6 +9,7 @@
 #include "comm/transport/seal.h"
 #include "comm/transport/ucx_header.h"
 #include "comm/transport/ucx_worker.h"
+#include "test/support/errors.h"
 #include "test/support/forked_ranks.h"
 #include "test/support/killed_peer.h"
 #include "test/support/transports.h"
@@ -76,7 +77,7 @@ TEST(UcxHeader, RefusesWhatNoHeaderSays) {
     }
     byte = before;
   }
-  EXPECT_EQ(refused, (256 - 6) + (256 - kCallKinds) + (256 - 8) + (256 - 6)) << "four enumerations";
+  EXPECT_EQ(refused, (256 - 7) + (256 - kCallKinds) + (256 - 8) + (256 - 6)) << "four enumerations";
 }
 
 // All of it once with eager messages, once with rendezvous for each that has a byte.
@@ -102,6 +103,22 @@ INSTANTIATE_TEST_SUITE_P(Ways, Ucx, testing::Values(-1, 0),
 // By rendezvous a send that waits to be fetched looks like one without room.
 class UcxEager : public Ucx {};
 INSTANTIATE_TEST_SUITE_P(Eager, UcxEager, testing::Values(-1));
+
+// Where it knows none: Debian's UCX has no CUDA, and here is no device.
+TEST(UcxDevice, ThatIsWantedWhereUcxKnowsNoneIsRefused) {
+  MemoryStore store;
+  Options options;
+  options.ucx_device = "direct";
+  test::expect_error(ErrorCode::kUnavailable, {"rank 0 of 2", "MOTLEY_UCX_DEVICE", "CUDA"}, [&] {
+    return make_ucx_transport({.rank = 0,
+                               .size = 2,
+                               .store = store,
+                               .name = "test",
+                               .clock = Clock::real(),
+                               .options = options,
+                               .deadline = Clock::real().now() + seconds(5)});
+  });
+}
 
 TEST_P(Ucx, NamesTheRanksThatDoNotCome) {
   MemoryStore store;
@@ -132,7 +149,7 @@ class FatalStore final : public Store {
 };
 
 // Scenario 13: a peer that listens, and so can be connected to, dies before it has said a word.
-TEST_P(Ucx, ConnectingToAPeerThatDiedBeforeTheHandshakeEnds) {
+TEST_P(Ucx, Scenario13ConnectingToAPeerThatDiedBeforeTheHandshakeEnds) {
   ForkedRanks ranks(2, [](int rank, Store& store) {
     if (rank == 1) {
       FatalStore fatal(store);
@@ -221,7 +238,7 @@ TEST_P(Ucx, RefusesWhoDoesNotHoldTheToken) {
   joining.join();
   const std::string address = store.get("test/ucx/address/0", Clock::real().now());
   UcxWorker stranger({.message = {}, .offer = {}, .broken = {}}, {});
-  stranger.connect(0, address.substr(16));
+  stranger.connect(0, address.substr(17));
   UcxHeader header{.session = std::stoull(address.substr(0, 16), nullptr, 16), .from = 1};
   std::uint64_t sent = 0;
   const auto send = [&](const UcxHeader& forged) {

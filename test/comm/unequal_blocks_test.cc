@@ -41,7 +41,7 @@ class UnequalBlocks : public testing::TestWithParam<Parameters> {
  protected:
   // Short segments: long blocks are cut where short ones have no part.
   void run(int ranks, const test::RankBody& body) {
-    test::emulate({.host_access = test::HostAccess::kForbidden});
+    test::emulate({.host_access = test::host_access_over(std::get<0>(GetParam()))});
     Options options;
     options.segment_bytes = 4096;
     run_ranks_on(std::get<0>(GetParam()), ranks, body, options);
@@ -61,17 +61,26 @@ void UnequalBlocks::expect_exchanged(Communicator& comm, const Matrix& matrix) {
     append(due, static_cast<int>(r), comm.rank(), matrix[r][me]);
     out_counts.push_back(matrix[r][me]);
   }
-  Buffer in = place(own), out = place(Data(due.size(), -1));
-  comm.all_to_all_v({in, matrix[me]}, {out, out_counts}).wait();
-  EXPECT_TRUE(out.read() == due) << "rank " << me << " of " << matrix.size();
-  EXPECT_TRUE(in.read() == own) << "input of rank " << me << " of " << matrix.size();
   bool symmetric = true;
   for (std::size_t i = 0; i < matrix.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) symmetric &= matrix[i][j] == matrix[j][i];
   }
-  if (!symmetric) return;
-  comm.all_to_all_v({in, matrix[me]}, {in, out_counts}).wait();
-  EXPECT_TRUE(in.read() == due) << "in place, rank " << me << " of " << matrix.size();
+  std::vector<std::string> names = {"auto"};
+  for (const Algorithm& family : algorithms_of(CallKind::kAllToAllV)) {
+    if (family.rest == nullptr || std::get<1>(GetParam()) == Memory::kHost)
+      names.emplace_back(family.name);
+  }
+  for (const std::string& family : names) {
+    const CallOptions options{.algorithm = family};
+    const std::string where = family + ", rank " + std::to_string(me);
+    Buffer in = place(own), out = place(Data(due.size(), -1));
+    comm.all_to_all_v({in, matrix[me]}, {out, out_counts}, options).wait();
+    EXPECT_TRUE(out.read() == due) << where;
+    EXPECT_TRUE(in.read() == own) << "input, " << where;
+    if (!symmetric) continue;
+    comm.all_to_all_v({in, matrix[me]}, {in, out_counts}, options).wait();
+    EXPECT_TRUE(in.read() == due) << "in place, " << where;
+  }
 }
 
 void UnequalBlocks::expect_gathered(Communicator& comm, const Counts& counts) {
@@ -135,6 +144,19 @@ TEST_P(UnequalBlocks, Scenario3ZeroColumnAndIdleRanks) {
     expect_exchanged(comm, {{1, 0, 2, 3}, {4, 0, 5, 6}, {7, 0, 8, 9}, {1'500, 0, 1, 2}});
     expect_exchanged(comm, {{2, 3'000, 0, 0}, {4, 5, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}});
     expect_exchanged(comm, {{2, 3'000, 0, 1}, {3'000, 5, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}});
+  });
+}
+
+// Who passes blocks on does so through the host; that is said before anything is sent.
+TEST_P(UnequalBlocks, OfDevicesAreNotPassedOn) {
+  if (std::get<1>(GetParam()) == Memory::kHost) GTEST_SKIP() << "for device memory";
+  run(2, [&](Communicator& comm) {
+    Buffer in = place({1, 2}), out = place({0, 0});
+    const Counts counts = {1, 1};
+    expect_error(ErrorCode::kInvalid, {"leader", "device memory", "direct"}, [&] {
+      comm.all_to_all_v({in, counts}, {out, counts}, {.algorithm = "leader"}).wait();
+    });
+    comm.all_to_all_v({in, counts}, {out, counts}).wait();
   });
 }
 

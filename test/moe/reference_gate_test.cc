@@ -19,7 +19,7 @@ LayerOptions gate_options(int experts, int top_k, GateWeight weight = GateWeight
 }
 
 // With the identity as gate matrix, x = log(scores) has the softmax scores (whose rows sum to 1).
-Routing route_scores(const LayerOptions& options, const Numbers& scores) {
+ReferenceRouting route_scores(const LayerOptions& options, const Numbers& scores) {
   const auto experts = static_cast<std::size_t>(options.experts);
   Numbers identity(experts * experts, 0.0);
   for (std::size_t e = 0; e < experts; ++e) identity[e * experts + e] = 1;
@@ -33,7 +33,7 @@ const Numbers kTutelScores = {.6, .3,  .1,  .5, .2, .3, .7,  .2,  .1,
                               .4, .35, .25, .2, .7, .1, .45, .15, .4};
 
 TEST(ReferenceGate, ChoosesAndCountsAsTutel) {
-  const Routing routing = route_scores(gate_options(3, 2), kTutelScores);
+  const ReferenceRouting routing = route_scores(gate_options(3, 2), kTutelScores);
   EXPECT_EQ(routing.tokens, 6u);
   EXPECT_THAT(routing.expert, ElementsAre(0, 1, 0, 2, 0, 1, 0, 1, 1, 0, 0, 2));
   EXPECT_THAT(routing.count, ElementsAre(6, 4, 2));
@@ -43,7 +43,8 @@ TEST(ReferenceGate, ChoosesAndCountsAsTutel) {
 }
 
 TEST(ReferenceGate, NormalizedWeightsOfATokenSumToOne) {
-  const Routing routing = route_scores(gate_options(3, 2, GateWeight::kNormalized), kTutelScores);
+  const ReferenceRouting routing =
+      route_scores(gate_options(3, 2, GateWeight::kNormalized), kTutelScores);
   const Numbers weights = {.6 / .9,  .3 / .9,   .5 / .8, .3 / .8, .7 / .9,   .2 / .9,
                            .4 / .75, .35 / .75, .7 / .9, .2 / .9, .45 / .85, .4 / .85};
   expect_near(routing.weight, weights, 1e-15, "weight");
@@ -60,20 +61,20 @@ TEST(ReferenceGate, BreaksTiesByTheLowerExpert) {
 
 TEST(ReferenceGate, TellsLogitsApartWhoseProbabilitiesAreBothZero) {
   // exp(-800) and exp(-900) are 0 in float64; the second choice is still the better of the two.
-  const Routing routing = gate_forward({.width = 1, .hidden = 1, .experts = 3, .top_k = 2},
-                                       Numbers{-900, 0, -800}, Numbers{1});
+  const ReferenceRouting routing = gate_forward({.width = 1, .hidden = 1, .experts = 3, .top_k = 2},
+                                                Numbers{-900, 0, -800}, Numbers{1});
   EXPECT_THAT(routing.expert, ElementsAre(1, 2));
   EXPECT_THAT(routing.weight, ElementsAre(1, 0));
 }
 
 TEST(ReferenceGate, LogitsOfAThousandDoNotOverflow) {
-  const Routing routing = gate_forward({.width = 1, .hidden = 1, .experts = 2, .top_k = 2},
-                                       Numbers{1000, 1000}, Numbers{1});
+  const ReferenceRouting routing = gate_forward({.width = 1, .hidden = 1, .experts = 2, .top_k = 2},
+                                                Numbers{1000, 1000}, Numbers{1});
   EXPECT_THAT(routing.weight, ElementsAre(.5, .5));
 }
 
 TEST(ReferenceGate, NoTokensNoChoices) {
-  const Routing routing = route_scores(gate_options(3, 2), {});
+  const ReferenceRouting routing = route_scores(gate_options(3, 2), {});
   EXPECT_EQ(routing.tokens, 0u);
   EXPECT_THAT(routing.expert, IsEmpty());
   EXPECT_THAT(routing.count, ElementsAre(0, 0, 0));

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -37,6 +38,47 @@ struct Workers {
   DType dtype = DType::kFloat32;
 };
 class Resume : public ::testing::TestWithParam<Workers> {};
+
+// Six pieces, each of which one worker has, or two: piece i is saved by the lower of workers i %
+// saving and (i + 1) % saving, and loaded by whoever wants it then.
+TEST_P(Resume, HandsWhatOneWorkerHadToWhoHasItNow) {
+  const Workers workers = GetParam();
+  const test::TemporaryFolder folder;
+  const auto pieces = [&](Communicator& comm, int width, std::vector<std::vector<float>>& data) {
+    State state;
+    for (int i = 0; i < 6; ++i) {
+      const bool here =
+          i % comm.size() == comm.rank() || (i + width - 1) % comm.size() == comm.rank();
+      data.emplace_back(here ? 5 : 0, static_cast<float>(i));
+      state.add({"piece " + std::to_string(i), {5}, View(data.back()), StatePolicy::kOwned});
+    }
+    return state;
+  };
+  test::run_ranks(workers.saving, [&](Communicator& comm) {
+    std::vector<std::vector<float>> data;
+    Checkpointer checkpoints(folder.path(), comm);
+    checkpoints.save(pieces(comm, 2, data), 1);
+    checkpoints.wait();
+  });
+  test::run_ranks(workers.loading, [&](Communicator& comm) {
+    std::vector<std::vector<float>> data;
+    const State state = pieces(comm, 1, data);
+    for (auto& piece : data) std::ranges::fill(piece, -1.0f);
+    ASSERT_TRUE(Checkpointer(folder.path(), comm).load(state));
+    for (int i = 0; i < 6; ++i)
+      EXPECT_THAT(data[static_cast<std::size_t>(i)], ::testing::Each(static_cast<float>(i)));
+  });
+}
+
+TEST(Checkpointer, RefusesWhatNoWorkerHas) {
+  const test::TemporaryFolder folder;
+  test::run_ranks(2, [&](Communicator& comm) {
+    State state;
+    state.add({"piece", {5}, View(nullptr, 0, DType::kFloat32), StatePolicy::kOwned});
+    Checkpointer checkpoints(folder.path(), comm);
+    expect_error(ErrorCode::kInvalid, {"piece", "2 workers"}, [&] { checkpoints.save(state, 1); });
+  });
+}
 
 // 24 samples four times and 4 make an epoch: the sixth batch is of the second.
 const GlobalBatchOptions kBatches = {.samples = 100, .batch = 24, .seed = 9};
@@ -129,9 +171,9 @@ TEST(Checkpointer, KeepsTheLastFewAndWhatIsNotItsOwn) {
   }
   checkpoints.wait();
   EXPECT_THAT(LocalFiles().list(folder.path()),
-              UnorderedElementsAre("notes.txt", "7.index", "00000001.backup", "00000009.index.txt",
-                                   "00000005.index", "00000005.part-0-of-1", "00000006.index",
-                                   "00000006.part-0-of-1"));
+              UnorderedElementsAre("lock", "notes.txt", "7.index", "00000001.backup",
+                                   "00000009.index.txt", "00000005.index", "00000005.part-0-of-1",
+                                   "00000006.index", "00000006.part-0-of-1"));
   EXPECT_EQ(checkpoints.load(training.state)->step, 4);
 }
 
@@ -139,6 +181,7 @@ TEST(Checkpointer, KeepsTheLastFewAndWhatIsNotItsOwn) {
 class Gate final : public FileSystem {
  public:
   explicit Gate(std::shared_future<void> open) : open_(std::move(open)) {}
+  std::unique_ptr<FileLock> lock(const std::string& path) override { return disk_.lock(path); }
   std::unique_ptr<File> create(const std::string& path) override {
     open_.wait();
     return disk_.create(path);
@@ -282,6 +325,50 @@ TEST(Checkpointer, NamesWhatTheSystemRefuses) {
   Training training;
   Checkpointer checkpoints(folder / "file/checkpoints");
   expect_error(ErrorCode::kIo, {folder / "file"}, [&] { checkpoints.save(training.state, 1); });
+}
+
+TEST(Checkpointer, KeepsOtherJobsOutOfItsFolder) {
+  const test::TemporaryFolder folder;
+  Training training;
+  {
+    Checkpointer first(folder.path());
+    Checkpointer second(folder.path());
+    first.save(training.state, 1);
+    expect_error(ErrorCode::kUnavailable, {folder / "lock"},
+                 [&] { second.save(training.state, 2); });
+    EXPECT_TRUE(second.poll()) << "nothing was begun";
+    first.wait();
+    EXPECT_EQ(second.load(training.state)->step, 1) << "to read is free to all";
+  }
+  Checkpointer next(folder.path());
+  next.save(training.state, 3);
+  next.wait();
+  EXPECT_EQ(next.load(training.state)->step, 3);
+  Checkpointer unlocked(folder.path(), {.lock = false});
+  unlocked.save(training.state, 4);
+  unlocked.wait();
+}
+
+TEST(Checkpointer, LeavesNoHalfFileWhereASaveFailed) {
+  SimulatedDisk disk;
+  Training training;
+  Checkpointer checkpoints("folder", {.files = &disk});
+  disk.fail_at(3, SimulatedDisk::Fault::kError);  // the folder is made, a file created, written
+  checkpoints.save(training.state, 1);
+  expect_error(ErrorCode::kIo, {"write"}, [&] { checkpoints.wait(); });
+  EXPECT_THAT(disk.list("folder"), testing::IsEmpty());
+}
+
+TEST(Checkpointer, LeavesFilesAloneWhoseNumbersAreNotIts) {
+  const test::TemporaryFolder folder;
+  const std::string foreign = folder / "9223372036854775807.part-0-of-1";
+  std::ofstream(foreign) << "somebody's";
+  Training training;
+  Checkpointer checkpoints(folder.path(), {.keep = 1});
+  for (const std::int64_t step : {1, 2}) checkpoints.save(training.state, step);
+  checkpoints.wait();
+  EXPECT_TRUE(std::filesystem::exists(foreign));
+  EXPECT_THAT(checkpoints.load(training.state)->path, testing::EndsWith("/00000002.index"));
 }
 
 // Each element of a shared item is in one part, whatever the numbers.

@@ -12,6 +12,7 @@
 
 #include "comm/local.h"
 #include "runtime/sharding.h"
+#include "test/runtime/line_fit.h"
 #include "test/support/errors.h"
 
 namespace motley::runtime {
@@ -19,56 +20,6 @@ namespace {
 
 using testing::DoubleNear;
 using testing::Pointwise;
-
-constexpr std::int64_t kSamples = 90;
-constexpr std::size_t kFeatures = 3;
-
-// Sample i of a linear regression: y = x . {1, -2, 0.5} + 0.25.
-std::vector<double> features(std::int64_t i) {
-  const auto u = static_cast<double>(i);
-  return {std::sin(u), std::cos(1.7 * u), std::sin(0.3 * u + 1)};
-}
-double target(std::int64_t i) {
-  const std::vector<double> x = features(i);
-  return x[0] - 2 * x[1] + 0.5 * x[2] + 0.25;
-}
-
-Parameters line(DType dtype) { return Parameters({{"weight", {kFeatures}}, {"bias", {}}}, dtype); }
-
-// Adds weight times the gradient of the mean of (prediction - y)^2 / 2; returns that mean.
-template <class T>
-double backward(std::span<const std::int64_t> samples, std::span<const T> w, std::span<T> g,
-                double weight) {
-  double loss = 0;
-  std::vector<double> sums(kFeatures + 1);
-  for (const std::int64_t i : samples) {
-    const std::vector<double> x = features(i);
-    double error = static_cast<float>(w[kFeatures]) - target(i);
-    for (std::size_t j = 0; j < kFeatures; ++j) error += x[j] * static_cast<float>(w[j]);
-    for (std::size_t j = 0; j < kFeatures; ++j) sums[j] += error * x[j];
-    sums[kFeatures] += error;
-    loss += error * error / 2;
-  }
-  const auto n = static_cast<double>(samples.size());
-  for (std::size_t j = 0; j <= kFeatures; ++j)
-    g[j] = T(static_cast<float>(static_cast<float>(g[j]) + weight * sums[j] / n));
-  return loss / n;
-}
-template <>
-double backward<double>(std::span<const std::int64_t> samples, std::span<const double> w,
-                        std::span<double> g, double weight) {
-  double loss = 0;
-  const auto n = static_cast<double>(samples.size());
-  for (const std::int64_t i : samples) {
-    const std::vector<double> x = features(i);
-    double error = w[kFeatures] - target(i);
-    for (std::size_t j = 0; j < kFeatures; ++j) error += x[j] * w[j];
-    for (std::size_t j = 0; j < kFeatures; ++j) g[j] += weight / n * error * x[j];
-    g[kFeatures] += weight / n * error;
-    loss += error * error / 2;
-  }
-  return loss / n;
-}
 
 struct Outcome {
   std::vector<double> parameters;
@@ -99,15 +50,11 @@ Outcome trained(const Run& run) {
       std::vector<std::int64_t> sizes;
       for (auto left = std::ssize(part.samples); left > 0; left -= sizes.back())
         sizes.push_back(std::min<std::int64_t>(left, run.micro));
-      std::size_t first = 0;
       const StepReport report =
           trainer.step({.sizes = sizes, .batch = part.batch}, [&](const MicroBatch& micro) {
-            const auto size =
-                static_cast<std::size_t>(sizes[static_cast<std::size_t>(micro.index)]);
-            const auto samples = part.samples.subspan(first, size);
-            first += size;
-            const double loss = backward<double>(samples, parameters.values().as<double>(),
-                                                 parameters.gradients().as<double>(), micro.weight);
+            EXPECT_EQ(micro.size, sizes[static_cast<std::size_t>(micro.index)]);
+            const double loss = backward(part.samples.subspan(micro.first, micro.size),
+                                         parameters.values(), parameters.gradients(), micro.weight);
             if (micro.ready) micro.ready(kFeatures, 1);  // the rest is taken as ready afterwards
             return loss;
           });
@@ -163,6 +110,30 @@ TEST(GradientTrainer, LeavesOutAStepThatIsNotFinite) {
   });
 }
 
+TEST(GradientTrainer, KeepsItsRunningValuesOverAStepThatIsLeftOut) {
+  run_local(2, [](Communicator& comm) {
+    Parameters parameters = line(DType::kFloat64);
+    Sgd optimizer(parameters.values(), {.learning_rate = 1});
+    double mean = 7;
+    State running;
+    running.add("mean", mean, StatePolicy::kAverage);
+    GradientTrainer trainer(comm, parameters, optimizer, {.running = running});
+    const std::vector<std::int64_t> sizes = {1};
+    const double samples[] = {4, std::numeric_limits<double>::quiet_NaN(), 6};
+    for (const double sample : samples) {
+      const StepReport report =
+          trainer.step({.sizes = sizes, .batch = 2}, [&](const MicroBatch& micro) {
+            const double seen = comm.rank() == 1 ? sample : 0;
+            mean = seen;
+            trainer.gradients().as<double>()[0] += micro.weight * seen;
+            return seen;
+          });
+      EXPECT_EQ(report.applied, std::isfinite(sample));
+      EXPECT_EQ(mean, std::isfinite(sample) ? sample / 2 : 2) << "after " << sample;
+    }
+  });
+}
+
 // In bfloat16 a gradient has 8 bits, and the float32 parameters come near all the same.
 TEST(GradientTrainer, LearnsIn16Bits) {
   for (const DType precision : {DType::kBFloat16, DType::kFloat16}) {
@@ -176,16 +147,10 @@ TEST(GradientTrainer, LearnsIn16Bits) {
       int left_out = 0;
       while (batches.epoch() < 40) {
         const GlobalBatches::Part part = batches.next();
-        const std::vector<std::int64_t> sizes = {std::ssize(part.samples)};
         const auto step = [&](const MicroBatch& micro) {
-          if (precision == DType::kBFloat16) {
-            return backward<bfloat16>(part.samples, trainer.values().as<bfloat16>(),
-                                      trainer.gradients().as<bfloat16>(), micro.weight);
-          }
-          return backward<half>(part.samples, trainer.values().as<half>(),
-                                trainer.gradients().as<half>(), micro.weight);
+          return backward(part.samples, trainer.values(), trainer.gradients(), micro.weight);
         };
-        const StepReport report = trainer.step({.sizes = sizes, .batch = part.batch}, step);
+        const StepReport report = trainer.step({.sizes = part.sizes, .batch = part.batch}, step);
         loss = report.loss;
         if (!report.applied) ++left_out;
       }
@@ -205,6 +170,15 @@ TEST(GradientTrainer, SaysWhatIsWrong) {
     test::expect_error(ErrorCode::kInvalid, {}, [&] {
       GradientTrainer(comm, parameters, optimizer, {.precision = DType::kFloat16});
     });
+    double other = 0;
+    std::int64_t count = 0;
+    State running, twice;
+    running.add("count", count, StatePolicy::kMaximum);
+    twice.add("weight", other, StatePolicy::kMaximum);
+    test::expect_error(ErrorCode::kInvalid, {"count"},
+                       [&] { GradientTrainer(comm, parameters, optimizer, {.running = running}); });
+    test::expect_error(ErrorCode::kInvalid, {"\"weight\""},
+                       [&] { GradientTrainer(comm, parameters, optimizer, {.state = twice}); });
     GradientTrainer trainer(comm, parameters, optimizer, {});
     const std::vector<std::int64_t> sizes = {3, 4};
     const auto nothing = [](const MicroBatch&) { return 0.0; };
@@ -220,6 +194,18 @@ TEST(GradientTrainer, SaysWhatIsWrong) {
                        [&] { trainer.step({.sizes = sizes, .batch = 7}, throws); });
     EXPECT_EQ(trainer.samples(), 0);
     EXPECT_TRUE(trainer.step({.sizes = sizes, .batch = 7}, nothing).applied) << "a step anew";
+    GradientTrainer in_order(comm, parameters, optimizer, {.micro_batches = 3});
+    test::expect_error(ErrorCode::kInvalid, {"2 micro-batches", "share 3"},
+                       [&] { in_order.step({.sizes = sizes, .batch = 7}, nothing); });
+  });
+  run_local(2, [](Communicator& comm) {
+    Parameters parameters = line(DType::kFloat64);
+    Sgd optimizer(parameters.values(), {});
+    test::expect_error(ErrorCode::kInvalid, {"micro_batches is 3", "2 workers"},
+                       [&] { GradientTrainer(comm, parameters, optimizer, {.micro_batches = 3}); });
+    test::expect_error(ErrorCode::kInvalid, {"micro_batches is 3", "2 workers"}, [&] {
+      GlobalBatches(comm.rank(), comm.size(), {.samples = 9, .batch = 3, .micro_batches = 3});
+    });
   });
 }
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/cross_entropy.h"
-#include "runtime/kernel/gemm.h"
+#include "runtime/gemm.h"
 #include "runtime/model.h"
 #include "test/support/errors.h"
 

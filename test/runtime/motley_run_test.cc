@@ -12,6 +12,7 @@
 
 #include "comm/clock.h"
 #include "test/support/program_run.h"
+#include "test/support/temporary_folder.h"
 
 namespace motley {
 namespace {
@@ -285,6 +286,34 @@ TEST(MotleyRun, TellsWhoDiedInWhichCallOfAllReduce) {
   const auto result = job.wait();
   EXPECT_EQ(result.code, 128 + SIGKILL);
   EXPECT_THAT(result.error, AllOf(HasSubstr("rank 2 of 4"), HasSubstr("SIGKILL")));
+}
+
+// The line that follows `text`.
+std::string after(const std::string& output, const std::string& text) {
+  const std::size_t at = output.find(text);
+  return at == output.npos ? "" : output.substr(at, output.find('\n', at) - at);
+}
+
+TEST(MotleyRun, GoesOnFromTheLastCheckpointOfTheJobThatDied) {
+  const auto train = [](const std::string& workers, const std::string& folder,
+                        const std::string& steps, const std::vector<std::string>& death) {
+    std::vector<std::string> words = {"-n", workers, "--", RESUMED_TRAINING, folder, steps};
+    words.insert(words.end(), death.begin(), death.end());
+    return run(words);
+  };
+  for (const char* workers : {"4", "2"}) {
+    const test::TemporaryFolder folder;
+    const auto died = train("4", folder / "run", "0", {"2"});
+    EXPECT_EQ(died.code, 128 + SIGKILL) << died.error;
+    const auto rest = train(workers, folder / "run", "20", {});
+    EXPECT_EQ(rest.code, 0) << rest.error;
+    EXPECT_THAT(rest.out, AllOf(HasSubstr(folder / "run/"), HasSubstr("saved by 4 workers")));
+    const std::string steps = after(rest.out, "steps "), loss = after(rest.out, "last loss ");
+    EXPECT_NE(loss, "");
+    const auto whole = train("1", folder / "whole", steps.substr(std::string("steps ").size()), {});
+    EXPECT_THAT(whole.out, HasSubstr("from the beginning"));
+    EXPECT_EQ(after(whole.out, "last loss "), loss);
+  }
 }
 
 TEST(MotleyRun, LetsPartialReduceGoOnWithoutTheDead) {

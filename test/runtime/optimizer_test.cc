@@ -48,6 +48,34 @@ TYPED_TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
   EXPECT_EQ(state.items().size(), 0u);
 }
 
+// In any order, with the bits of whole steps.
+TYPED_TEST(OptimizerTest, FollowsGradientsInParts) {
+  using T = TypeParam;
+  const std::vector<T> start = {1, -2, 4, 0, 3, -1, 2};
+  const auto check = [&](auto make) {
+    std::vector<T> whole = start, parts = start, g(start.size());
+    const auto one = make(whole), other = make(parts);
+    for (int step = 1; step <= 3; ++step) {
+      for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(0.3 * step + 0.1 * i);
+      one->set_learning_rate(0.1 / step);
+      other->set_learning_rate(0.1 / step);
+      one->update(whole, g);
+      other->begin_update();
+      other->update_part(parts, g, 5, 2);
+      other->update_part(parts, g, 0, 4);
+      other->update_part(parts, g, 4, 1);
+      other->update_part(parts, g, 7, 0);
+      EXPECT_EQ(parts, whole) << "step " << step;
+    }
+    expect_invalid([&] { other->update_part(parts, g, 6, 2); });
+    expect_invalid([&] { other->update_part(parts, g, 8, 0); });
+  };
+  check([](View x) { return std::make_unique<Sgd>(x, SgdOptions{.momentum = 0.9}); });
+  check([](View x) { return std::make_unique<AdaGrad>(x, AdaGradOptions{}); });
+  check([](View x) { return std::make_unique<Adam>(x, AdamOptions{}); });
+  check([](View x) { return std::make_unique<Ftrl>(x, FtrlOptions{.l1 = 0.01}); });
+}
+
 // v: 2, then 0.5 * 2 + 4 = 5. x: 1 - 0.25 * 2, then - 0.25 * 5; with nesterov 1 - 0.25 * (2 + 1),
 // then - 0.25 * (4 + 2.5).
 TYPED_TEST(OptimizerTest, SgdKeepsItsMomentum) {

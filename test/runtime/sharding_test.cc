@@ -126,6 +126,59 @@ TEST(GlobalBatches, GoOnWithTheSameBatchOnAnotherNumberOfWorkers) {
   }
 }
 
+// The micro-batches of the first few batches, by number, from so many workers.
+std::vector<std::vector<std::int64_t>> micro_batches(int workers) {
+  constexpr std::size_t kPieces = 6, kBatches = 5;  // the last of an epoch is of 4 samples
+  std::vector<std::vector<std::int64_t>> pieces(kPieces * kBatches);
+  for (int rank = 0; rank < workers; ++rank) {
+    GlobalBatches batches(rank, workers,
+                          {.samples = 100, .batch = 24, .seed = 9, .micro_batches = kPieces});
+    for (std::size_t batch = 0; batch < kBatches; ++batch) {
+      const GlobalBatches::Part part = batches.next();
+      EXPECT_EQ(part.sizes.size(), kPieces / static_cast<std::size_t>(workers));
+      std::size_t first = 0, piece = batch * kPieces + static_cast<std::size_t>(rank);
+      for (const std::int64_t size : part.sizes) {
+        const auto samples = part.samples.subspan(first, static_cast<std::size_t>(size));
+        pieces.at(piece).assign(samples.begin(), samples.end());
+        first += samples.size();
+        piece += static_cast<std::size_t>(workers);
+      }
+      EXPECT_EQ(first, part.samples.size());
+    }
+  }
+  return pieces;
+}
+
+TEST(GlobalBatches, AreCutAlikeForAnyNumberOfWorkers) {
+  const auto alone = micro_batches(1);
+  std::vector<std::int64_t> epoch;
+  for (std::size_t piece = 0; piece < alone.size(); ++piece) {
+    EXPECT_LE(alone[piece].size(), 4u) << piece;
+    epoch.insert(epoch.end(), alone[piece].begin(), alone[piece].end());
+  }
+  std::vector<GlobalBatches> one = workers_in_step(1);
+  std::vector<std::int64_t> uncut;
+  for (int i = 0; i < 5; ++i) {
+    const auto batch = global_batch(one);
+    uncut.insert(uncut.end(), batch.begin(), batch.end());
+  }
+  EXPECT_EQ(epoch, uncut);
+  for (const int workers : {2, 3, 6}) EXPECT_EQ(micro_batches(workers), alone) << workers;
+}
+
+// A seed that was saved holds, whatever that of the options.
+TEST(GlobalBatches, GoOnInTheOrderThatWasSaved) {
+  GlobalBatches saved(0, 1, {.samples = 100, .batch = 24, .seed = ~std::uint64_t{9}});
+  GlobalBatches resumed(0, 1, {.samples = 100, .batch = 24, .seed = 10});
+  saved.next();
+  State from, to;
+  saved.list(from);
+  resumed.list(to);
+  for (const StateItem& item : from.items())
+    to.find(item.name).data.as<std::int64_t>()[0] = item.data.as<std::int64_t>()[0];
+  EXPECT_THAT(resumed.next().samples, testing::ElementsAreArray(saved.next().samples));
+}
+
 TEST(GlobalBatches, RefuseWhatMakesNoSense) {
   test::expect_error(ErrorCode::kInvalid, {"samples", "0"},
                      [] { GlobalBatches(0, 1, {.samples = 0, .batch = 1}); });

@@ -74,7 +74,7 @@ TEST(StateExchange, GivesAJoinerWhatIsShared) {
   });
 }
 
-TEST(StateExchange, NamesOnEveryWorkerTheItemThatDiffers) {
+TEST(StateExchange, Scenario8NamesOnEveryWorkerTheItemThatDiffers) {
   run_local(3, [](Communicator& comm) {
     Worker worker(comm.rank());
     State other;

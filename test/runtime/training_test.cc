@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,43 @@ TEST_P(AveragingTraining, PartialReduceEndsWithOneModelAndTheMeanKept) {
     EXPECT_THAT(model, Each(model[0]));
   });
 }
+// Of two local steps the second is averaged while it is made, from the last parameter to the first;
+// of every third round nothing is told, so that all is averaged at the end.
+TEST_P(AveragingTraining, PartialReduceAveragesInPiecesWhileAStepIsMade) {
+  test::run_ranks(GetParam(), [](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("partial_reduce", comm,
+                                                {.group_size = 2, .partial = {.piece_bytes = 16}});
+    ASSERT_TRUE(synchronizer->overlaps());
+    Trainer trainer(comm, *synchronizer, {.sync_every = 2});
+    std::vector<double> model(5);
+    trainer.run(model, [&](std::int64_t step) {
+      if (step == 24 + 2 * comm.rank()) return false;
+      for (std::size_t i = model.size(); i-- > 0;) {
+        model[i] += 1;
+        if (step / 2 % 3 != 0) trainer.ready(i, 1);
+      }
+      return true;
+    });
+    EXPECT_NEAR(model[0], 24 + comm.size() - 1, 1e-9) << "rank " << comm.rank();
+    EXPECT_THAT(model, Each(model[0]));
+  });
+}
+
+TEST(Trainer, RefusesAStepThatWasBegunAndNotMade) {
+  test::run_ranks(1, [](Communicator& comm) {
+    const auto synchronizer =
+        make_synchronizer("partial_reduce", comm, {.partial = {.piece_bytes = 16}});
+    Trainer trainer(comm, *synchronizer, {});
+    std::vector<double> model(5);
+    expect_invalid([&] {
+      trainer.run(model, [&](std::int64_t) {
+        trainer.ready(0, 5);
+        return false;
+      });
+    });
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, AveragingTraining, ::testing::Values(1, 2, 4));
 
 TEST(Trainer, StopsAWorkerThatIsAlone) {
@@ -174,6 +212,68 @@ TEST(Metrics, RoundsComeBackFromTheirFile) {
   EXPECT_NEAR(shares.waiting, 0.25, 1e-9);
   EXPECT_NEAR(shares.averaging, 0.5, 1e-9);
   EXPECT_EQ(time_shares({}).computing, 0);
+}
+
+// Scenario 43: all workers are told who is slow, by how much, and what the others lose by it.
+TEST(Metrics, RanksWorkersBySlowness) {
+  const auto totals = [](int rank, double step) {
+    Totals one(rank);
+    for (int i = 1; i <= 10; ++i) {
+      one.add({.rank = rank,
+               .step = i,
+               .start = {},
+               .computed = seconds(step),
+               .together = seconds(0.4),
+               .end = seconds(0.5),
+               .group = {0, 1, 2}});
+    }
+    return one;
+  };
+  const auto check = [](const std::vector<Standing>& standings) {
+    ASSERT_THAT(standings, SizeIs(3));
+    EXPECT_EQ(standings[0].rank, 2);
+    EXPECT_NEAR(standings[0].slowness, 4, 1e-6);
+    EXPECT_NEAR(to_seconds(standings[0].waiting), 0, 1e-6);
+    EXPECT_EQ(standings[1].rank, 0);
+    EXPECT_NEAR(to_seconds(standings[1].waiting), 0.3, 1e-6);
+    EXPECT_EQ(standings[2].steps, 10);
+    EXPECT_THAT(to_text(standings), ::testing::HasSubstr("worker 2: 400.0 ms a step, 4.0 times"));
+  };
+  check(rank_stragglers({totals(0, 0.1), totals(1, 0.05), totals(2, 0.4)}));
+  test::run_ranks(3, [&](Communicator& comm) {
+    const double step = comm.rank() == 0 ? 0.1 : comm.rank() == 1 ? 0.05 : 0.4;
+    check(rank_stragglers(comm, totals(comm.rank(), step)));
+  });
+  EXPECT_TRUE(rank_stragglers(std::vector<Totals>{}).empty());
+}
+
+TEST(Metrics, TrainerKeepsTheFilesThatItIsToldTo) {
+  const test::TemporaryFolder folder;
+  test::run_ranks(2, [&](Communicator& comm) {
+    const std::string prefix = folder / ("worker" + std::to_string(comm.rank()));
+    const auto synchronizer = make_synchronizer("all_reduce", comm, {});
+    Trainer trainer(comm, *synchronizer,
+                    {.round_log = prefix + ".jsonl",
+                     .trace = prefix + ".trace.json",
+                     .prometheus = prefix + ".prom"});
+    std::vector<float> model(3);
+    trainer.run(model, [](std::int64_t step) { return step < 3; });
+    EXPECT_THAT(read_rounds(prefix + ".jsonl"), SizeIs(4));
+    const auto text_of = [](const std::string& path) {
+      std::ifstream file(path);
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    const std::string trace = text_of(prefix + ".trace.json");
+    EXPECT_EQ(trace.front(), '[');
+    EXPECT_THAT(trace, ::testing::HasSubstr("\"name\":\"averaging\""));
+    EXPECT_THAT(trace, ::testing::HasSubstr("\"group\":[0,1]"));
+    const std::string totals = text_of(prefix + ".prom");
+    const std::string rank = std::to_string(comm.rank());
+    EXPECT_THAT(totals, ::testing::HasSubstr("motley_steps_total{rank=\"" + rank + "\"} 3\n"));
+    EXPECT_THAT(totals, ::testing::HasSubstr("members=\"2\"} 4\n"));
+    test::expect_error(ErrorCode::kIo, {folder / "none"},
+                       [&] { Trainer(comm, *synchronizer, {.trace = folder / "none/trace"}); });
+  });
 }
 
 TEST(Metrics, NamesTheLineThatIsNoRound) {

@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{barrier_after_return, FaultKind::kBarrier, "return_kernel", "it has returned"},
         Case{two_barriers, FaultKind::kBarrier, "two_kernel", "waits at another"},
         Case{half_a_shuffle, FaultKind::kExchange, "half_kernel", "mask 0xffffffff"},
+        Case{leaver_of_a_group, FaultKind::kExchange, "group_kernel", "has returned"},
         Case{mask_without_self, FaultKind::kExchange, "self_kernel", "not in the mask 0xfffffffe"},
         Case{hole_in_shared, FaultKind::kUninitialized, "hole_kernel", "all that no thread"},
         Case{hole_in_dynamic, FaultKind::kUninitialized, "dynamic_hole_kernel", "dynamic_shared"},
@@ -90,7 +91,16 @@ INSTANTIATE_TEST_SUITE_P(
              "writes 4 bytes at byte 256 of a buffer of 256 bytes"},
         Case{one_before, FaultKind::kOutOfBounds, "shifted_kernel", "before a buffer of 256"},
         Case{beyond_dynamic, FaultKind::kOutOfBounds, "beyond_kernel", "byte 40 of 40"},
-        Case{beyond_array, FaultKind::kOutOfBounds, "array_kernel", "index 64"}));
+        Case{beyond_array, FaultKind::kOutOfBounds, "array_kernel", "index 64"},
+        Case{words_of_8, FaultKind::kMisaligned, "off_kernel", "reads 8 bytes"},
+        Case{words_of_16, FaultKind::kMisaligned, "off_kernel", "reads 16 bytes"},
+        Case{vectors_of_2, FaultKind::kMisaligned, "off_kernel", "8 bytes"},
+        Case{reads_of_2, FaultKind::kMisaligned, "off_kernel", "reads 8 bytes"},
+        Case{vectors_of_4, FaultKind::kMisaligned, "off_kernel", "that is 4 beyond a multiple"},
+        Case{reads_of_4, FaultKind::kMisaligned, "off_kernel", "that is 8 beyond a multiple"},
+        Case{writes_of_2_doubles, FaultKind::kMisaligned, "off_kernel", "writes 16 bytes"},
+        Case{adds_of_4, FaultKind::kMisaligned, "off_four_kernel", "updates 16 bytes"},
+        Case{adds_of_2_halves, FaultKind::kMisaligned, "off_halves_kernel", "updates 4 bytes"}));
 
 TEST(PlantedFaults, MemoryOfTheHostIsNoDevices) {
   const Floats data(std::size_t{2} * kPlantedThreads);

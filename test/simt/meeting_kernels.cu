@@ -1,6 +1,8 @@
 #include <cooperative_groups.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
-#include "comm/kernel/launch.cuh"
+#include "comm/launch.cuh"
 #include "test/simt/meeting_kernels.h"
 
 namespace motley::test {
@@ -142,6 +144,33 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *out = sum;
 }
 
+// One atomic for the lanes of a label that run together.
+__global__ void tickets_kernel(std::int32_t* out, unsigned* counters, unsigned* atomics) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i % 3 == 0) return;
+  const auto here = cooperative_groups::coalesced_threads();
+  const auto group = cooperative_groups::labeled_partition(here, static_cast<int>(i % 5));
+  unsigned first = 0;
+  if (group.thread_rank() == 0) {
+    first = atomicAdd(&counters[i % 5], group.size());
+    atomicAdd(atomics, 1u);
+  }
+  first = group.shfl(first, 0);
+  out[i] = static_cast<std::int32_t>(first + group.thread_rank());
+}
+
+__global__ void short_sums_kernel(ShortSums* sums) {
+  const unsigned i = threadIdx.x;
+  atomicAdd(reinterpret_cast<__half*>(&sums->half_sum), __ushort_as_half(0x3c00));  // 1
+  atomicAdd(reinterpret_cast<__half2*>(sums->half_pair),
+            __halves2half2(__ushort_as_half(0x3c00), __ushort_as_half(0xc000)));  // 1, -2
+  atomicAdd(reinterpret_cast<__nv_bfloat162*>(sums->bfloat16_pair),
+            __halves2bfloat162(__ushort_as_bfloat16(0x3f80), __ushort_as_bfloat16(0x3f80)));
+  const __half before =
+      atomicAdd(reinterpret_cast<__half*>(&sums->taken), __ushort_as_half(0x3c00));
+  if (i == 0) sums->seen = reinterpret_cast<const std::uint16_t&>(before);
+}
+
 __global__ void nothing_kernel() {}
 
 }  // namespace
@@ -172,6 +201,13 @@ void last_block_sum(float* out, float* partial, unsigned* counter, const float* 
                     unsigned blocks, StreamRef stream) {
   launch(last_block_kernel, {.grid = blocks, .block = kThreads}, stream, out, partial, counter, in,
          n);
+}
+void tickets(std::int32_t* out, unsigned* counters, unsigned* atomics, unsigned blocks,
+             StreamRef stream) {
+  launch(tickets_kernel, {.grid = blocks, .block = 64}, stream, out, counters, atomics);
+}
+void short_sums(ShortSums* sums, StreamRef stream) {
+  launch(short_sums_kernel, {.grid = 1, .block = 64}, stream, sums);
 }
 void launch_nothing(unsigned blocks, unsigned threads, std::size_t shared_bytes, StreamRef stream) {
   launch(nothing_kernel, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes}, stream);

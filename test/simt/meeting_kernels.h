@@ -66,6 +66,23 @@ void reversed(float* out, const float* in, unsigned n, StreamRef stream);
 void last_block_sum(float* out, float* partial, unsigned* counter, const float* in, std::size_t n,
                     unsigned blocks, StreamRef stream);
 
+// Threads of `blocks` blocks of 64 but every third take tickets: out[i] is the number of thread i
+// among those of label i % 5, of which counters[5] says how many there are. Lanes of a label that
+// run together (cooperative groups) take theirs by one atomic: *atomics counts them.
+void tickets(std::int32_t* out, unsigned* counters, unsigned* atomics, unsigned blocks,
+             StreamRef stream);
+
+// What one block of 64 adds to each: 1 to half_sum and taken, (1, -2) and (1, 1) to the pairs.
+// Bits.
+struct ShortSums {
+  std::uint16_t half_sum = 0;
+  std::uint16_t taken = 0;
+  std::uint16_t half_pair[2] = {};
+  std::uint16_t bfloat16_pair[2] = {};
+  std::uint16_t seen = 0xffff;  // what thread 0 found in `taken`
+};
+void short_sums(ShortSums* sums, StreamRef stream);
+
 // Launches that a device refuses.
 void launch_nothing(unsigned blocks, unsigned threads, std::size_t shared_bytes, StreamRef stream);
 

@@ -156,6 +156,41 @@ TEST_F(SimtOnDevice, AppliesAtomicsOfEveryThread) {
   EXPECT_EQ(got.twice, 48.0);
 }
 
+// Whatever lanes run together, each ticket is taken once; and by few atomics, if they do so at all.
+TEST_F(SimtOnDevice, GroupsLanesThatRunTogether) {
+  constexpr unsigned kBlocks = 3, kThreadsOfAll = 64 * kBlocks;
+  OnDevice<std::int32_t> out(std::vector<std::int32_t>(kThreadsOfAll, -1));
+  OnDevice<unsigned> counters(std::vector<unsigned>(5)), atomics({0});
+  tickets(out.data(), counters.data(), atomics.data(), kBlocks, {});
+  std::vector<std::vector<std::int32_t>> taken(5);
+  for (unsigned i = 0; i < kThreadsOfAll; ++i) {
+    const std::int32_t ticket = out.read()[i];
+    if (i % 3 == 0) {
+      EXPECT_EQ(ticket, -1);
+    } else {
+      taken[i % 5].push_back(ticket);
+    }
+  }
+  for (std::size_t label = 0; label < 5; ++label) {
+    std::vector<std::int32_t> due(taken[label].size());
+    std::iota(due.begin(), due.end(), 0);
+    EXPECT_THAT(taken[label], testing::UnorderedElementsAreArray(due)) << "label " << label;
+    EXPECT_EQ(counters.read()[label], due.size());
+  }
+  EXPECT_LE(atomics.read()[0], 5 * kThreadsOfAll / 32);
+}
+
+TEST_F(SimtOnDevice, AddsShortFloatsAtomically) {
+  OnDevice<ShortSums> sums({ShortSums{}});
+  short_sums(sums.data(), {});
+  const ShortSums got = sums.read().front();
+  EXPECT_EQ(got.half_sum, 0x5400) << "64";
+  EXPECT_EQ(got.taken, 0x5400) << "64";
+  EXPECT_THAT(got.half_pair, ElementsAre(0x5400, 0xd800)) << "64 and -128";
+  EXPECT_THAT(got.bfloat16_pair, ElementsAre(0x4280, 0x4280)) << "64 and 64";
+  EXPECT_EQ(got.seen, 0) << "what was there before";
+}
+
 TEST_F(SimtOnDevice, KnowsItsPlaceInThreeDimensions) {
   OnDevice<std::int32_t> out(std::vector<std::int32_t>(std::size_t{8} * 6 * 8, -1));
   place(out.data(), {});

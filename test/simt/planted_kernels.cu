@@ -1,4 +1,8 @@
-#include "comm/kernel/launch.cuh"
+#include <cooperative_groups.h>
+#include <cuda_fp16.h>
+
+#include "comm/launch.cuh"
+#include "comm/kernel/tiles.cuh"
 #include "test/simt/planted_kernels.h"
 
 namespace motley::test {
@@ -77,6 +81,13 @@ __global__ void half_kernel(float* data, bool planted) {
 __global__ void self_kernel(float* data, bool planted) {
   const unsigned mask = planted ? kAll - 1 : kAll;
   data[threadIdx.x] = static_cast<float>(__ballot_sync(mask, 1));
+}
+
+__global__ void group_kernel(float* data, bool planted) {
+  if (threadIdx.x % 2 == 0) return;
+  const auto group = cooperative_groups::coalesced_threads();
+  if (planted && group.thread_rank() == 3) return;
+  data[threadIdx.x] = static_cast<float>(group.ballot(1));
 }
 
 __global__ void hole_kernel(float* data, bool planted) {
@@ -159,6 +170,31 @@ __global__ void by_four_kernel(float4* out, const float4* in, std::size_t n) {
     out[i] = in[i];
 }
 
+// Vector i of a few, so many bytes off.
+template <class V>
+__device__ V* off(float* data, unsigned i, int bytes) {
+  return reinterpret_cast<V*>(reinterpret_cast<std::byte*>(data) + bytes) + i;
+}
+
+template <class V>
+__global__ void off_kernel(float* data, int read_off, int write_off) {
+  constexpr unsigned kFew = 4;
+  if (threadIdx.x < kFew)
+    *off<V>(data, kFew + threadIdx.x, write_off) = *off<V>(data, threadIdx.x, read_off);
+}
+
+__global__ void off_four_kernel(float* data, int bytes) {
+  atomicAdd(off<float4>(data, 0, bytes), make_float4(1, 2, 3, 4));
+  if (threadIdx.x == 0) data[kThreads - 1] = 1;
+}
+
+__global__ void off_halves_kernel(float* data, int bytes) {
+  if (threadIdx.x < kThreads / 2)
+    atomicAdd(off<__half2>(data, threadIdx.x, bytes),
+              __halves2half2(__ushort_as_half(0x3c00), __ushort_as_half(0x3c00)));
+  if (threadIdx.x == 0) data[kThreads - 1] = 1;
+}
+
 constexpr LaunchShape kOne{.grid = 1, .block = kThreads};
 constexpr LaunchShape kDynamic{.grid = 1, .block = kThreads, .shared_bytes = 4 * kThreads};
 
@@ -193,6 +229,9 @@ void half_a_shuffle(float* data, Planted fault) {
 void mask_without_self(float* data, Planted fault) {
   launch(self_kernel, kOne, {}, data, planted(fault));
 }
+void leaver_of_a_group(float* data, Planted fault) {
+  launch(group_kernel, kOne, {}, data, planted(fault));
+}
 void hole_in_shared(float* data, Planted fault) {
   launch(hole_kernel, kOne, {}, data, planted(fault));
 }
@@ -211,6 +250,29 @@ void beyond_dynamic(float* data, Planted fault) {
 }
 void beyond_array(float* data, Planted fault) {
   launch(array_kernel, kOne, {}, data, planted(fault) ? kThreads : kThreads - 1);
+}
+template <class V>
+void launch_off(float* data, Planted fault) {
+  launch(off_kernel<V>, kOne, {}, data, planted(fault) ? 4 : 0, planted(fault) ? 4 : 0);
+}
+void words_of_8(float* data, Planted fault) { launch_off<std::uint64_t>(data, fault); }
+void words_of_16(float* data, Planted fault) { launch_off<Word<float, 4>>(data, fault); }
+void vectors_of_2(float* data, Planted fault) { launch_off<float2>(data, fault); }
+void reads_of_2(float* data, Planted fault) {
+  launch(off_kernel<float2>, kOne, {}, data, planted(fault) ? 4 : 0, 0);
+}
+void vectors_of_4(float* data, Planted fault) { launch_off<float4>(data, fault); }
+void reads_of_4(float* data, Planted fault) {
+  launch(off_kernel<int4>, kOne, {}, data, planted(fault) ? 8 : 0, 0);
+}
+void writes_of_2_doubles(float* data, Planted fault) {
+  launch(off_kernel<double2>, kOne, {}, data, 0, planted(fault) ? 8 : 0);
+}
+void adds_of_4(float* data, Planted fault) {
+  launch(off_four_kernel, kOne, {}, data, planted(fault) ? 4 : 0);
+}
+void adds_of_2_halves(float* data, Planted fault) {
+  launch(off_halves_kernel, kOne, {}, data, planted(fault) ? 2 : 0);
 }
 void touches(float* data, const float* host, Planted fault) {
   launch(touch_kernel, kOne, {}, data, planted(fault) ? host : data + kThreads);

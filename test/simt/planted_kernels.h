@@ -28,6 +28,8 @@ void two_barriers(float* data, Planted fault);
 void half_a_shuffle(float* data, Planted fault);
 // Planted: lane 0 names a mask without itself.
 void mask_without_self(float* data, Planted fault);
+// Planted: one of the lanes that run together has left when they meet.
+void leaver_of_a_group(float* data, Planted fault);
 // Reads all of a shared array; planted: of which one element is never written.
 void hole_in_shared(float* data, Planted fault);
 // The same of what the launch asks for.
@@ -40,6 +42,19 @@ void beyond_dynamic(float* data, Planted fault);
 void beyond_array(float* data, Planted fault);
 // Planted: touches `host`, which is no device's memory.
 void touches(float* data, const float* host, Planted fault);
+
+// Words and vectors, read and written; planted: four bytes off a multiple of their size.
+void words_of_8(float* data, Planted fault);
+void words_of_16(float* data, Planted fault);
+void vectors_of_2(float* data, Planted fault);
+void vectors_of_4(float* data, Planted fault);
+// Only one of both is off.
+void reads_of_2(float* data, Planted fault);
+void reads_of_4(float* data, Planted fault);
+void writes_of_2_doubles(float* data, Planted fault);
+// Atomics on four floats, and on two halves, these two bytes off.
+void adds_of_4(float* data, Planted fault);
+void adds_of_2_halves(float* data, Planted fault);
 
 // Costs, and atomics of vectors.
 void atomics_by_four(float* data);  // each of three blocks' threads adds 1, 2, 3, 4

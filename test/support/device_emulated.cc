@@ -146,8 +146,6 @@ Stream::Stream()
   ++world().streams_alive;
 }
 
-Stream::Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-
 Stream::~Stream() {
   if (handle_ == nullptr) return;
   const std::unique_ptr<DeviceWorld::Queue> queue(static_cast<DeviceWorld::Queue*>(handle_));
@@ -159,8 +157,6 @@ void synchronize(StreamRef stream) {
 }
 
 Event::Event() : handle_(std::make_unique<Place>().release()) { ++world().events_alive; }
-
-Event::Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
 
 Event::~Event() {
   if (handle_ == nullptr) return;
@@ -182,10 +178,6 @@ DeviceBuffer::DeviceBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
   if (size_bytes != 0) data_ = allocate(size_bytes, DeviceHeap::Kind::kDevice);
 }
 
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
 DeviceBuffer::~DeviceBuffer() {
   if (data_ == nullptr) return;
   if (const auto block = world().heap.find(data_)) world().streams.wait_for_device(block->device);
@@ -194,16 +186,6 @@ DeviceBuffer::~DeviceBuffer() {
 
 PinnedBuffer::PinnedBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
   if (size_bytes != 0) data_ = allocate(size_bytes, DeviceHeap::Kind::kPinned);
-}
-
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
 }
 
 // Work on it that nobody waited for is then a segmentation fault.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "comm/device.h"
 
@@ -17,6 +18,11 @@ namespace motley::test {
 // What the host may do with device memory. kForbidden: its pages have no access while no device
 // works, so that host code that touches them is a segmentation fault at that place.
 enum class HostAccess { kAllowed, kForbidden };
+
+// By the transport of a test: UCX moves the memory of emulated devices itself, as a host.
+inline HostAccess host_access_over(std::string_view transport) noexcept {
+  return transport == "ucx" ? HostAccess::kAllowed : HostAccess::kForbidden;
+}
 
 struct EmulatedDevices {
   int count = 8;

@@ -15,26 +15,40 @@ constexpr std::size_t kPage = 4096;
 // Bytes before and after each block that nobody may touch.
 constexpr std::size_t kGuard = 4 * kPage;
 
-std::size_t mapped_bytes(std::size_t size_bytes) {
-  return (size_bytes + kPage - 1) / kPage * kPage;
+// The pages of a block.
+struct Pages {
+  void* begin;
+  std::size_t size_bytes;
+};
+
+Pages pages_of(const DeviceHeap::Block& block) {
+  const std::size_t phase = reinterpret_cast<std::uintptr_t>(block.data) % kPage;
+  return {block.data - phase, (phase + block.size_bytes + kPage - 1) / kPage * kPage};
 }
 
 }  // namespace
 
 void* DeviceHeap::allocate(std::size_t size_bytes, Kind kind, int device, std::size_t limit) {
   if (used_bytes(kind, device) + size_bytes > limit) return nullptr;
-  const std::size_t mapped = mapped_bytes(size_bytes);
-  void* const all = mmap(nullptr, kGuard + mapped + kGuard, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) throw_errno("mapping memory of an emulated device");
-  void* const data = static_cast<std::byte*>(all) + kGuard;
-  if (mprotect(data, mapped, PROT_READ | PROT_WRITE) != 0) throw_errno("mprotect");
-  std::memset(data, 0xc7, size_bytes);
   const std::lock_guard lock(mutex_);
-  blocks_[reinterpret_cast<std::uintptr_t>(data)] = {static_cast<std::byte*>(data), size_bytes,
-                                                     kind, device};
-  if (kind == Kind::kDevice && !accessible_) mprotect(data, mapped, PROT_NONE);
+  const std::size_t reserved = kGuard + phase_ + size_bytes + kPage + kGuard;
+  void* const all =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) throw_errno("mapping memory of an emulated device");
+  std::byte* const data = static_cast<std::byte*>(all) + kGuard + phase_;
+  const Block block{data, size_bytes, kind, device};
+  const Pages pages = pages_of(block);
+  if (mprotect(pages.begin, pages.size_bytes, PROT_READ | PROT_WRITE) != 0) throw_errno("mprotect");
+  std::memset(data, 0xc7, size_bytes);
+  blocks_[reinterpret_cast<std::uintptr_t>(data)] = block;
+  if (kind == Kind::kDevice && !accessible_) mprotect(pages.begin, pages.size_bytes, PROT_NONE);
   return data;
+}
+
+void DeviceHeap::set_phase(std::size_t bytes) {
+  assert(bytes < kPage);
+  const std::lock_guard lock(mutex_);
+  phase_ = bytes;
 }
 
 DeviceHeap::Block DeviceHeap::release(void* data) {
@@ -47,7 +61,8 @@ DeviceHeap::Block DeviceHeap::release(void* data) {
     blocks_.erase(found);
   }
   // The addresses stay taken, so that who still uses them is found where it does.
-  if (mmap(data, mapped_bytes(block.size_bytes), PROT_NONE,
+  const Pages pages = pages_of(block);
+  if (mmap(pages.begin, pages.size_bytes, PROT_NONE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     std::abort();
   }
@@ -60,7 +75,9 @@ std::optional<DeviceHeap::Block> DeviceHeap::find(const void* data) {
   auto above = blocks_.upper_bound(address);
   if (above == blocks_.begin()) return std::nullopt;
   const Block& block = (--above)->second;
-  if (address - above->first >= mapped_bytes(block.size_bytes) + kGuard) return std::nullopt;
+  const Pages pages = pages_of(block);
+  if (address - reinterpret_cast<std::uintptr_t>(pages.begin) >= pages.size_bytes + kGuard)
+    return std::nullopt;
   return block;
 }
 
@@ -86,8 +103,8 @@ void DeviceHeap::set_access(bool allowed) {
   accessible_ = allowed;
   for (const auto& [address, block] : blocks_) {
     if (block.kind != Kind::kDevice) continue;
-    mprotect(block.data, mapped_bytes(block.size_bytes),
-             allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
+    const Pages pages = pages_of(block);
+    mprotect(pages.begin, pages.size_bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
 }
 

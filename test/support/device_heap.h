@@ -24,6 +24,8 @@ class DeviceHeap {
   // Filled with a pattern that is no small number in any type. nullptr if the device has `limit`
   // bytes and fewer than these are free.
   void* allocate(std::size_t size_bytes, Kind kind, int device, std::size_t limit);
+  // Where the next blocks begin: so many bytes behind a page's begin, fewer than a page.
+  void set_phase(std::size_t bytes);
   // `data` as allocate() gave it; its addresses are never used again.
   Block release(void* data);
   // The block whose pages hold `data`; so its end may lie before it.
@@ -36,6 +38,7 @@ class DeviceHeap {
  private:
   std::mutex mutex_;
   std::map<std::uintptr_t, Block> blocks_;
+  std::size_t phase_ = 0;
   bool accessible_ = true;
 };
 

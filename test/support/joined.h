@@ -1,6 +1,7 @@
 // test/support/joined.h: a communicator of a rank that meets the others in a store.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -8,12 +9,12 @@
 
 namespace motley::test {
 
-using TransportFactory = std::unique_ptr<Transport> (*)(const TransportSetup&);
+using TransportFactory = std::function<std::unique_ptr<Transport>(const TransportSetup&)>;
 
 // What the ranks leave in the store begins with this name: "world/ucx/address/0".
 inline constexpr const char* kJoinedAs = "world";
 
-inline Communicator joined(TransportFactory make, int rank, int size, Store& store,
+inline Communicator joined(const TransportFactory& make, int rank, int size, Store& store,
                            const Options& options) {
   Clock& clock = Clock::real();
   return Communicator(make({.rank = rank,

@@ -16,7 +16,8 @@ namespace motley::test {
 namespace {
 
 // Ranks as threads over a transport that could join processes. The first error is thrown.
-void run_threads(TransportFactory make, int size, const RankBody& body, const Options& options) {
+void run_threads(const TransportFactory& make, int size, const RankBody& body,
+                 const Options& options) {
   MemoryStore store;
   std::mutex mutex;
   std::exception_ptr first;
@@ -65,6 +66,11 @@ void run_ranks_on(const std::string& transport, int size, const RankBody& body,
   if (transport == "inproc") return run_ranks(size, body, options);
   if (transport == "shm") return run_threads(make_shm_transport, size, body, options);
   if (transport == "ucx") return run_threads(make_ucx_transport, size, body, options);
+  if (transport == "ucx_staged") {
+    Options staged = options;
+    staged.ucx_device = "staged";
+    return run_threads(make_ucx_transport, size, body, staged);
+  }
   if (transport == "hosts") return run_threads(make_two_hosts, size, body, options);
   if (transport == "sim") return run_fibers(size, body, options);
   throw Error(ErrorCode::kInvalid, "run_ranks_on: there is no transport '" + transport + "'.");
@@ -75,5 +81,7 @@ std::vector<std::string> transports() {
   if (MOTLEY_HAS_UCX) names.emplace_back("ucx");
   return names;
 }
+
+bool ucx_is_built() { return MOTLEY_HAS_UCX; }
 
 }  // namespace motley::test

@@ -44,6 +44,23 @@ class SimulatedDisk::Handle final : public runtime::File {
   std::size_t node_;
 };
 
+class SimulatedDisk::Lock final : public runtime::FileLock {
+ public:
+  Lock(SimulatedDisk& disk, std::string path) : disk_(disk), path_(std::move(path)) {
+    const std::scoped_lock lock(disk_.mutex_);
+    if (disk_.locked_.insert(path_).second) return;
+    throw Error(ErrorCode::kUnavailable, path_ + " is locked on the simulated disk. End its user.");
+  }
+  ~Lock() override {
+    const std::scoped_lock lock(disk_.mutex_);
+    disk_.locked_.erase(path_);
+  }
+
+ private:
+  SimulatedDisk& disk_;
+  const std::string path_;
+};
+
 void SimulatedDisk::fail_at(int call, Fault fault, std::uint64_t seed) {
   const std::scoped_lock lock(mutex_);
   calls_ = 0;
@@ -109,6 +126,10 @@ void SimulatedDisk::set(const std::string& path, int node) {
   content_.names.erase(path);
   if (node >= 0) content_.names[path] = node;
   content_.changes.push_back({path, node});
+}
+
+std::unique_ptr<runtime::FileLock> SimulatedDisk::lock(const std::string& path) {
+  return std::make_unique<Lock>(*this, path);
 }
 
 std::unique_ptr<runtime::File> SimulatedDisk::create(const std::string& path) {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class SimulatedDisk final : public runtime::FileSystem {
   // What a machine finds that starts again.
   Content after(Loss loss, std::mt19937_64& random) const;
 
+  std::unique_ptr<runtime::FileLock> lock(const std::string& path) override;
   std::unique_ptr<runtime::File> create(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void remove(const std::string& path) override;
@@ -72,6 +74,7 @@ class SimulatedDisk final : public runtime::FileSystem {
 
  private:
   class Handle;
+  class Lock;
 
   // Counts a call; throws if it is to fail. With the lock held.
   void count(const std::string& what);
@@ -80,6 +83,7 @@ class SimulatedDisk final : public runtime::FileSystem {
 
   mutable std::mutex mutex_;
   Content content_;
+  std::set<std::string> locked_;
   int calls_ = 0;
   int fail_at_ = 0;
   Fault fault_ = Fault::kError;

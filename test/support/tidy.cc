@@ -159,6 +159,7 @@ Findings check_words(const File& file) {
       "env"sv,
       "environ"sv};
   const bool may_branch = file.path == "comm/device.h" || file.path == "comm/kernel/ops.h" ||
+                          file.path == "comm/c_api.h" ||  // for C and C++
                           file.path.starts_with("comm/transport/");
   // Shared memory of an emulated block, and which of its threads runs, belong to a host thread.
   const bool may_be_local = file.path.starts_with("test/support/simt");

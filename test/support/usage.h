@@ -16,9 +16,13 @@ inline std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-inline std::ptrdiff_t open_files() {
-  const std::filesystem::directory_iterator files("/proc/self/fd");
-  return std::distance(begin(files), end(files));
+inline std::ptrdiff_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return std::distance(begin(all), end(all));
 }
+
+inline std::ptrdiff_t open_files() { return entries("/proc/self/fd"); }
+
+inline std::ptrdiff_t threads() { return entries("/proc/self/task"); }
 
 }  // namespace motley::test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "wide/logistic.h"
+#include "wide/loss.h"
 
 namespace motley::wide {
 namespace {

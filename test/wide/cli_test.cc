@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "test/support/program_run.h"
+#include "test/wide/motley_wide.h"
 #include "wide/auc.h"
-#include "wide/logistic.h"
+#include "wide/loss.h"
 #include "wide/model.h"
 #include "wide/reader.h"
 
@@ -29,44 +30,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-struct Outcome {
-  int code = -1;  // exit code; -1 if a signal ended it
-  std::string out;
-  std::string err;
-};
-
-class MotleyWide : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / fmt::format("motley_wide_{}", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-  }
-  std::string read(const std::string& name) const {
-    std::ifstream in(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  // Runs the program in the test's folder, by `launcher` if there is one.
-  Outcome run(const std::string& arguments, const std::string& launcher = "") const {
-    const std::string command = fmt::format("cd '{}' && {} '{}' {} >out.txt 2>err.txt",
-                                            folder_.string(), launcher, MOTLEY_WIDE, arguments);
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
-  }
-  void write_small() const {
-    std::string text;
-    for (int i = 0; i < 200; ++i) text += i % 2 == 0 ? "1 1:1 3:1\n" : "0 2:1 3:1\n";
-    write("small.txt", text);
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(MotleyWide, PredictionRepeatsTheEvaluationBitForBit) {
   const std::string train = MOTLEY_A9A "/a9a";
@@ -106,6 +69,48 @@ TEST_F(MotleyWide, TakesFlagsInEveryForm) {
   EXPECT_EQ(model.options().normalisation, Normalisation::kNone);
 }
 
+// Every kind of model: what a saved one predicts is what training evaluated, in hinge and squared
+// loss too; and a deterministic model does not depend on the number of threads.
+TEST_F(MotleyWide, TrainsEveryKindOnThreads) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    text += fmt::format("{} 0:{}:1 1:{}:1\n", (i % 2 + i / 2 % 2) % 2, i % 2, 2 + i / 2 % 2);
+  }
+  write("xor.txt", text);
+  for (const char* flags :
+       {"-m ffm -k 4", "-m fwfm", "-m fm --optimizer adam -r 0.01", "-m fm --optimizer ftrl",
+        "-m fm --loss hinge", "-m fm --loss squared", "-m ffm --loss squared_hinge"}) {
+    const Outcome o = run(fmt::format("train xor.txt xor.txt {} -e 40 --threads 2 -o m", flags));
+    ASSERT_EQ(o.code, 0) << flags << o.err;
+    const Outcome e = run("eval m xor.txt");
+    const std::string result = e.out.substr(0, e.out.find('\n'));
+    EXPECT_THAT(o.out, HasSubstr("\n" + result + " ")) << flags << e.out;
+    if (std::string(flags).find("--loss squared") == std::string::npos) {
+      EXPECT_THAT(result, HasSubstr("accuracy 1.0")) << flags;
+    }
+    run(fmt::format("train xor.txt {} -q -e 2 --deterministic --threads 1 -o one", flags));
+    run(fmt::format("train xor.txt {} -q -e 2 --deterministic --threads 3 -o three", flags));
+    EXPECT_FALSE(read("one").empty());
+    EXPECT_EQ(read("one"), read("three")) << flags;
+  }
+  EXPECT_THAT(run("train small.txt -m ffm").err, HasSubstr("small.txt"));
+  write_small();
+  EXPECT_THAT(run("train small.txt -m ffm").err, HasSubstr("libffm"));
+}
+
+TEST_F(MotleyWide, LearnsTargetsBySquaredLoss) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("{} {}:1\n", 1 + i % 5, i % 5);
+  write("ratings.txt", text);
+  const Outcome o = run("train ratings.txt ratings.txt -m lr --loss squared -e 50 -r 0.5 -o m");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("RMSE 0.0"));
+  std::istringstream lines(run("predict m ratings.txt").out);
+  float first = 0;
+  lines >> first;
+  EXPECT_NEAR(first, 1, 0.1);
+}
+
 TEST_F(MotleyWide, GivesTheSameModelForTheSameSeed) {
   write_small();
   run("train small.txt -e 2 -s 3 -o a");
@@ -118,7 +123,8 @@ TEST_F(MotleyWide, GivesTheSameModelForTheSameSeed) {
 // 200 rows on 3 workers: shares of unlike size.
 TEST_F(MotleyWide, TrainsWithSeveralWorkers) {
   write_small();
-  for (const char* sync : {"all_reduce", "partial_reduce"}) {
+  for (const char* sync : {"all_reduce", "local_sgd", "partial_reduce", "ad_psgd", "backup_workers",
+                           "parameter_server", "eager_solo", "eager_majority", "wait_avoiding"}) {
     const Outcome o =
         run(fmt::format("train small.txt small.txt -e 6 --sync_rows 8 --sync {} -o m", sync),
             MOTLEY_RUN " -n 3 --");
@@ -147,6 +153,39 @@ TEST_F(MotleyWide, SavesTheModelWithoutRankZero) {
   EXPECT_THAT(result.out, HasSubstr("[1] log loss ")) << result.error;
   EXPECT_THAT(result.out, HasSubstr("saved to m"));
   EXPECT_THAT(run("eval m small.txt").out, HasSubstr("AUC 1.0"));
+}
+
+// CSV by its header, compressed, from standard input, in several files and as a cache: one model.
+TEST_F(MotleyWide, ReadsColumnsInEveryWay) {
+  std::string a = "click,site,price\n";
+  std::string b = a;
+  for (int i = 0; i < 300; ++i) {
+    (i < 150 ? a : b) += fmt::format("{},{},{}\n", i % 2, i % 2 == 0 ? "x" : "y", i);
+  }
+  write("a.csv", a);
+  write("b.csv", b);
+  write("all.csv", a + b.substr(b.find('\n') + 1));
+  const std::string schema = "--schema price:log -q -o ";
+  ASSERT_EQ(run("train all.csv " + schema + "m1").code, 0);
+  ASSERT_EQ(run("train a.csv,b.csv " + schema + "m2").code, 0);
+  ASSERT_EQ(run("train - <all.csv " + schema + "m3").code, 0);
+  ASSERT_EQ(run("train all.csv --cache " + schema + "m4").code, 0);
+  ASSERT_EQ(run("train all.csv --cache " + schema + "m5").code, 0);
+  ASSERT_EQ(run("convert all.csv " + schema + "c").code, 0);
+  ASSERT_EQ(run("train c -q -o m6").code, 0);
+  for (const char* other : {"m2", "m3", "m4", "m5", "m6"}) EXPECT_EQ(read("m1"), read(other));
+  // Other order, no label, a column more.
+  write("new.csv", "price,more,site\n5,?,x\n5,?,y\n");
+  std::istringstream lines(run("predict m1 new.csv").out);
+  float x = 1;
+  float y = 0;
+  lines >> x >> y;
+  EXPECT_LT(x, 0.2f);
+  EXPECT_GT(y, 0.8f);
+  write("bad.csv", "site,price\nx,3\nx\n");
+  EXPECT_THAT(run("predict m1 bad.csv").err, HasSubstr("bad.csv:3: has 1 cells"));
+  write("w", std::string(300 * 2, '1'));
+  EXPECT_THAT(run("train all.csv --weights w").err, HasSubstr("w:1:"));
 }
 
 TEST_F(MotleyWide, FollowsALinkToTheModel) {
@@ -181,9 +220,17 @@ TEST_F(MotleyWide, ExitsWith2AndSaysWhyWhenMisused) {
                {"train small.txt --epoch 3", "--epoch"},
                {"train small.txt --epochs three", "three"},
                {"train small.txt --epochs", "needs a value"},
-               {"train small.txt --format csv", "csv"},
-               {"train small.txt --sync gossip", "gossip"},
-               {"train small.txt -m ffm", "lr or fm"},
+               {"train small.txt --format tsv", "criteo"},
+               {"train small.txt --schema a:b", "bucket"},
+               {"train small.txt --bits 33", "32"},
+               {"convert small.txt", "--output"},
+               {"train small.txt --sync gossip", "wait_avoiding"},
+               {"train small.txt --sync none", "all_reduce"},
+               {"train small.txt -m ffn", "ffm or fwfm"},
+               {"train small.txt --loss cubic", "squared_hinge"},
+               {"train small.txt --optimizer lbfgs", "adagrad"},
+               {"train small.txt --threads 0", "threads"},
+               {"train small.txt --device gpu", "cuda"},
                {"train small.txt -k 1000", "256"},
                {"train small.txt --lr 0", "learning_rate"},
                {"train small.txt --lr nan", "learning_rate"},
@@ -208,7 +255,7 @@ TEST_F(MotleyWide, ExitsWith1AndNamesThePlaceOnBadInput) {
                                   "ELF\0\0\1",
                                   7));
   write("huge.txt", "1 1:3e38\n0 1:3e38\n");
-  write("cut.model", read("m").substr(0, 60));
+  write("cut.model", read("m").substr(0, 80));
   const struct {
     const char* arguments;
     std::vector<const char*> facts;
@@ -236,7 +283,8 @@ TEST_F(MotleyWide, ExitsWith1AndNamesThePlaceOnBadInput) {
 }
 
 TEST_F(MotleyWide, HelpOfEachCommandFitsAScreen) {
-  for (const char* arguments : {"--help", "train --help", "predict -h", "eval --help"}) {
+  for (const char* arguments : {"--help", "formats", "train --help", "predict -h", "eval --help",
+                                "convert --help", "inspect --help", "serve --help"}) {
     const Outcome o = run(arguments);
     EXPECT_EQ(o.code, 0);
     EXPECT_LE(std::count(o.out.begin(), o.out.end(), '\n'), 24) << arguments;

@@ -19,7 +19,7 @@ inline void check_parse(std::string_view text, const ReadOptions& options) {
     require(data.rows() > 0 && data.row_begin.size() == data.rows() + 1);
     require(data.row_begin.front() == 0 && data.row_begin.back() == data.entries());
     require(data.values.size() == data.entries());
-    require(data.fields.size() == (data.format == Format::kLibffm ? data.entries() : 0));
+    require(data.fields.size() == (data.format != Format::kLibsvm ? data.entries() : 0));
     for (std::size_t r = 0; r < data.rows(); ++r) {
       require(data.row_begin[r] <= data.row_begin[r + 1]);
       require(std::isfinite(data.labels[r]));

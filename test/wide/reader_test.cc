@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "comm/error.h"
 
@@ -138,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"LargeField", "1 4294967296:1:1\n", {"field", "4294967295"}},
         Refused{"MissingLabel", "1:1 2:1\n", {"train.txt:1:", "1:1", "label"}},
         Refused{"WordLabel", "label 1:1\n", {"train.txt:1:", "label"}},
-        Refused{"CsvHeader", "id,click,hour\n1,0,3\n", {"train.txt:1:", "id,click,hour"}},
+        Refused{"CsvWithoutHeader", "1,0,3\n1,0,3\n", {"train.txt:1:", "\"1\"", "header"}},
         Refused{"NanLabel", "nan 1:1\n", {"train.txt:1:", "not finite"}},
         Refused{"LabelTwo", "1 1:1\n2 1:1\n", {"train.txt:2:", "\"2\"", "two classes"}},
         Refused{"ThreeLabels", "1 1:1\n0 1:1\n-1 1:1\n", {"train.txt:3:", "line 2"}},
@@ -166,6 +169,23 @@ TEST(Reader, HoldsAFileToTheFormatAskedFor) {
 }
 
 // Values of up to 15 digits take a path of their own; both must round as strtod does.
+// In rows of every size about the limits of what looks for them, among others with the same ids.
+TEST(Reader, FindsAnIndexThatStandsTwiceInAnyOrder) {
+  for (const std::uint64_t n : {3u, 40u, 511u, 512u, 513u, 900u}) {
+    std::string row = "1";
+    std::vector<std::uint32_t> ids;
+    for (std::uint64_t i = 0; i < n; ++i) {
+      ids.push_back(static_cast<std::uint32_t>((i * 7919 + n) % 65537 * 1024));
+      row += " " + std::to_string(ids.back()) + ":1";
+    }
+    const Dataset d = parse(row + "\n" + row + "\n", "t");
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), d.ids.begin() + static_cast<int>(n)));
+    const std::string again = " " + std::to_string(ids[n / 3]) + ":1\n";
+    EXPECT_THAT(error_of(row + "\n" + row + again),
+                AllOf(HasSubstr("train.txt:2:"), HasSubstr("appears twice")));
+  }
+}
+
 TEST(Reader, RoundsValuesCorrectly) {
   for (const char* text : {"0.1", "3.14159265358979", "123456789012345", "0.000001", "1e-7", "-0",
                            "0.30000000000000004", "16777217", "33554435.5", "9007199254740993"}) {

@@ -140,7 +140,7 @@ TEST(TrainingRun, SaysSoWhenItDiverges) {
 TEST(TrainingRun, RefusesOptionsOutOfRange) {
   const Dataset data = synthetic(10, 1);
   for (const TrainOptions& o :
-       {TrainOptions{.epochs = 0}, TrainOptions{.learning_rate = 0},
+       {TrainOptions{.epochs = -1}, TrainOptions{.learning_rate = 0},
         TrainOptions{.learning_rate = NAN}, TrainOptions{.l2 = -1}, TrainOptions{.batch_rows = 0},
         TrainOptions{.patience = 0}, TrainOptions{.rank = 2, .size = 2}, TrainOptions{.size = 0}}) {
     EXPECT_THROW(TrainingRun(data, std::nullopt, o), Error);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/algorithm/families.h"
+#include "comm/cli/perf/plan.h"
 #include "comm/device.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/team.h"
@@ -14,8 +15,6 @@
 
 namespace motley::perf {
 namespace {
-
-constexpr const char* kTeam = "shared memory";  // whole collectives of the transport (team.h)
 
 class SharedStorage final : public Storage {
  public:
@@ -111,48 +110,39 @@ Subject::Call MotleySubject::prepare_ring(ConstView in, View out) {
 }
 
 // What the communicator chooses by: all sizes up to a power of two are alike to it.
-Choice MotleySubject::choice(const Cell& cell) const {
-  return {.kind = cell.kind,
-          .bytes = std::bit_ceil(cell.bytes()),
-          .root = cell.root,
-          .segment_bytes = comm_.options().segment_bytes};
+Choice MotleySubject::choice(const Cell& cell, std::size_t bytes) const {
+  const bool on_device = cell.buffers == Buffers::kDevice;
+  Choice choice{.kind = cell.kind,
+                .bytes = priced_bytes(cell.kind, bytes, size()),
+                .root = cell.root,
+                .segment_bytes = comm_.options().segment_bytes,
+                .memory = on_device ? Memory::kDevice : Memory::kHost};
+  const Team* const team = comm_.engine().transport().team_of(comm_.world());
+  const bool whole = cell.algorithm == kAuto && !on_device && team != nullptr;
+  if (whole && team->runs(cell.kind, choice.bytes, size()))
+    choice.whole = team->price(cell.kind, choice.bytes, topology());
+  return choice;
 }
 
 const Topology& MotleySubject::topology() const { return comm_.topology(); }
 
-std::optional<double> MotleySubject::team_price(const Cell& cell) const {
-  if (cell.algorithm != "auto" || cell.buffers == Buffers::kDevice) return std::nullopt;
-  const Team* const team = comm_.engine().transport().team_of(comm_.world());
-  if (team == nullptr || !team->runs(cell.kind, cell.bytes(), comm_.size())) return std::nullopt;
-  return to_seconds(team->price(cell.kind, cell.bytes(), comm_.size()));
-}
-
 std::string MotleySubject::algorithm(const Cell& cell) const {
-  if (cell.algorithm != "auto") return cell.algorithm;
-  if (team_price(cell)) return kTeam;
-  const int chosen = choose(choice(cell), topology());
+  if (cell.algorithm != kAuto) return cell.algorithm;
+  const int chosen = choose(choice(cell, std::bit_ceil(cell.bytes())), topology());
+  if (chosen == kWhole) return kWholeName;
   return algorithms_of(cell.kind)[static_cast<std::size_t>(chosen)].name;
 }
 
 std::optional<double> MotleySubject::price(const Cell& cell) const {
-  if (const auto price = team_price(cell)) return price;
   const std::string wanted = algorithm(cell);
-  Choice exactly = choice(cell);
-  exactly.bytes = cell.bytes();
-  for (const Price& price : prices(exactly, topology())) {
+  for (const Price& price : prices(choice(cell, cell.bytes()), topology())) {
     if (wanted == price.family) return to_seconds(price.time);
   }
   return std::nullopt;
 }
 
 std::string MotleySubject::explanation(const Cell& cell) const {
-  std::string text;
-  if (const auto price = team_price(cell)) {
-    text =
-        fmt::format("{} of {} bytes among {} ranks: {}, at {:.2f} us. As a schedule it would be\n",
-                    name(cell.kind), cell.bytes(), comm_.size(), kTeam, *price * 1e6);
-  }
-  return text + explain(choice(cell), topology());
+  return explain(choice(cell, std::bit_ceil(cell.bytes())), topology());
 }
 
 }  // namespace motley::perf

@@ -26,9 +26,7 @@ class MotleySubject final : public Subject {
  private:
   Call prepare_varied(const Cell& cell, ConstView in, View out, const CallOptions& options);
   Call prepare_ring(ConstView in, View out);
-  Choice choice(const Cell& cell) const;
-  // Seconds, if the transport runs such a call as a whole.
-  std::optional<double> team_price(const Cell& cell) const;
+  Choice choice(const Cell& cell, std::size_t bytes) const;
   const Topology& topology() const;
 
   Communicator& comm_;

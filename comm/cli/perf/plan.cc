@@ -15,7 +15,6 @@ namespace motley::perf {
 namespace {
 
 constexpr std::string_view kUnits = "KMGT";
-constexpr const char* kAuto = "auto";
 constexpr const char* kAll = "all";
 
 [[noreturn]] void reject(const char* flag, std::string_view text, const std::string& use) {

@@ -9,6 +9,8 @@
 
 namespace motley::perf {
 
+inline constexpr const char* kAuto = "auto";  // the algorithm that the communicator chooses
+
 struct Plan {
   std::vector<CallKind> kinds = {CallKind::kAllReduce};
   std::vector<std::size_t> sizes = {4};  // bytes, ascending

@@ -1,9 +1,12 @@
 #include "test/support/simt/atomic.h"
 
 #include <atomic>
+#include <bit>
 
+#include "comm/dtype.h"
 #include "test/support/simt/block.h"
 #include "test/support/simt/observer.h"
+#include "test/support/simt/short_floats.h"
 
 namespace motley::simt {
 namespace {
@@ -52,7 +55,7 @@ T update(Atomic how, T* at, T value) {
 void note(const void* at, std::size_t bytes, const void* place) {
   Thread& thread = *current();
   if (Observer* const observer = thread.runner->observer())
-    observer->touch(thread, {at, bytes, Access::Kind::kAtomic, place});
+    observer->touch(thread, {at, bytes, Access::Kind::kAtomic, place, bytes});
 }
 
 }  // namespace
@@ -93,6 +96,35 @@ float4 atomic_add_each(float4* at, float4 value) {
   note(at, sizeof *at, __builtin_return_address(0));
   return {update(Atomic::kAdd, &at->x, value.x), update(Atomic::kAdd, &at->y, value.y),
           update(Atomic::kAdd, &at->z, value.z), update(Atomic::kAdd, &at->w, value.w)};
+}
+
+namespace {
+
+template <class T>
+std::uint16_t add_rounded(std::uint16_t* at, std::uint16_t value) {
+  const std::atomic_ref<std::uint16_t> cell(*at);
+  const auto number = [](std::uint16_t bits) { return static_cast<float>(std::bit_cast<T>(bits)); };
+  std::uint16_t old = cell.load();
+  while (!cell.compare_exchange_weak(old, T(number(old) + number(value)).bits)) {
+  }
+  return old;
+}
+
+std::uint16_t add_short(ShortFloat kind, std::uint16_t* at, std::uint16_t value) {
+  return kind == ShortFloat::kHalf ? add_rounded<half>(at, value)
+                                   : add_rounded<bfloat16>(at, value);
+}
+
+}  // namespace
+
+std::uint16_t atomic_add(ShortFloat kind, std::uint16_t* at, std::uint16_t value) {
+  note(at, sizeof *at, __builtin_return_address(0));
+  return add_short(kind, at, value);
+}
+
+ShortPair atomic_add_each(ShortFloat kind, std::uint16_t* at, ShortPair value) {
+  note(at, 2 * sizeof *at, __builtin_return_address(0));
+  return {add_short(kind, at, value.x), add_short(kind, at + 1, value.y)};
 }
 
 void fence(Fence scope) noexcept {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -25,6 +26,8 @@ const char* name(FaultKind kind) noexcept {
       return "race";
     case FaultKind::kOutOfBounds:
       return "out of bounds";
+    case FaultKind::kMisaligned:
+      return "misaligned";
     case FaultKind::kBarrier:
       return "barrier";
     case FaultKind::kExchange:
@@ -81,7 +84,7 @@ void BlockRunner::run(const Shape& shape, uint3 block, const Call& call, Observe
 }
 
 void BlockRunner::run_ready() {
-  while (!ready_.empty() && !stopped_) {
+  while (!stopped_ && (!ready_.empty() || release_coalescing())) {
     Thread& thread = *ready_.front();
     ready_.pop_front();
     thread.state = Thread::State::kReady;
@@ -145,6 +148,33 @@ unsigned BlockRunner::barrier(Thread& thread, bool predicate, const void* place)
   if (++at_barrier_ == alive_) leave_barrier();
   thread.strand.suspend();
   return thread.count;
+}
+
+std::uint32_t BlockRunner::coalesce(Thread& thread, const void* place) {
+  thread.place = place;
+  thread.state = Thread::State::kCoalescing;
+  thread.strand.suspend();
+  return static_cast<std::uint32_t>(thread.result);
+}
+
+// Nobody else can come any more: lanes of a warp that wait in one place go on together.
+bool BlockRunner::release_coalescing() {
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    const Thread& first = *threads_[rank];
+    if (first.state != Thread::State::kCoalescing) continue;
+    std::uint32_t mask = 0;
+    for (Thread* const lane : *first.warp) {
+      if (lane == nullptr || lane->state != Thread::State::kCoalescing) continue;
+      if (lane->place == first.place) mask |= 1u << lane->lane;
+    }
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+      Thread& lane = *(*first.warp)[static_cast<unsigned>(std::countr_zero(rest))];
+      lane.result = mask;
+      lane.state = Thread::State::kReady;
+      ready_.push_back(&lane);
+    }
+  }
+  return !ready_.empty();
 }
 
 void BlockRunner::leave_barrier() {

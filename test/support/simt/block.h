@@ -28,7 +28,7 @@ using Warp = std::array<Thread*, kLanes>;
 using Combine = void (*)(const Warp& warp, std::uint32_t mask);
 
 struct Thread {
-  enum class State { kReady, kAtBarrier, kAtExchange, kReturned };
+  enum class State { kReady, kAtBarrier, kAtExchange, kCoalescing, kReturned };
 
   uint3 index{};
   unsigned rank = 0;  // in the block
@@ -72,6 +72,7 @@ class BlockRunner {
   std::uint64_t exchange(Thread& thread, std::uint32_t mask, Combine combine, std::uint64_t value,
                          std::uint32_t argument, const void* place);
   unsigned barrier(Thread& thread, bool predicate, const void* place);
+  std::uint32_t coalesce(Thread& thread, const void* place);
   // Ends the block: run() throws. What lies on the stacks is not destroyed.
   [[noreturn]] void give_up(GivenUp why);
 
@@ -89,6 +90,7 @@ class BlockRunner {
   void run_ready();
   bool all_there(const Thread& last) const;
   void leave_barrier();
+  bool release_coalescing();
   GivenUp why_stuck() const;
 
   Shape shape_;

@@ -126,6 +126,13 @@ void Checker::touch(Thread& thread, const Access& access) {
     thread.runner->give_up(
         {FaultKind::kOutOfBounds, &thread, access.at, access.place, outside(access)});
   }
+  if (reinterpret_cast<std::uintptr_t>(access.at) % access.alignment != 0) {
+    thread.runner->give_up(
+        {FaultKind::kMisaligned, &thread, access.at, access.place,
+         fmt::format("{} {} bytes at an address that is {} beyond a multiple", verb(access.kind),
+                     access.bytes,
+                     reinterpret_cast<std::uintptr_t>(access.at) % access.alignment)});
+  }
   const bool shared = in == Where::kShared;
   costs_.touch(thread, access, shared ? Space::kShared : Space::kGlobal);
   if (!shared && access.kind == Access::Kind::kAtomic) global_.meet_at(thread.rank, access.at);

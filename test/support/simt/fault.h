@@ -12,6 +12,7 @@ enum class FaultKind {
   kUninitialized,  // reads shared memory that no thread of this block has written
   kRace,           // two threads touch the same bytes, nothing orders them, one of them writes
   kOutOfBounds,    // touches what is neither a buffer nor shared memory of the block
+  kMisaligned,     // loads or stores a word at an address that is no multiple of its size
   kBarrier,        // not all threads of a block reach the same barrier
   kExchange,       // lanes of a warp exchange values, but disagree on who takes part
 };

@@ -23,7 +23,15 @@ void tell(Body&& body) {
   set_current(thread);
 }
 
+// One instruction of a device.
 void touch(const void* at, std::size_t bytes, Access::Kind kind, const void* place) {
+  tell([&](Observer& observer, Thread& thread) {
+    observer.touch(thread, {at, bytes, kind, place, bytes});
+  });
+}
+
+// What is not known to lie at a multiple of its size, which takes a device several instructions.
+void touch_range(const void* at, std::size_t bytes, Access::Kind kind, const void* place) {
   tell([&](Observer& observer, Thread& thread) {
     observer.touch(thread, {at, bytes, kind, place});
   });
@@ -36,6 +44,7 @@ void touch(const void* at, std::size_t bytes, Access::Kind kind, const void* pla
 
 using motley::simt::Access;
 using motley::simt::touch;
+using motley::simt::touch_range;
 
 extern "C" {
 
@@ -57,10 +66,10 @@ void __tsan_write8(void* at) { touch(at, 8, Access::Kind::kWrite, __builtin_retu
 void __tsan_write16(void* at) { touch(at, 16, Access::Kind::kWrite, __builtin_return_address(0)); }
 
 void __tsan_read_range(void* at, std::size_t bytes) {
-  touch(at, bytes, Access::Kind::kRead, __builtin_return_address(0));
+  touch_range(at, bytes, Access::Kind::kRead, __builtin_return_address(0));
 }
 void __tsan_write_range(void* at, std::size_t bytes) {
-  touch(at, bytes, Access::Kind::kWrite, __builtin_return_address(0));
+  touch_range(at, bytes, Access::Kind::kWrite, __builtin_return_address(0));
 }
 
 void __sanitizer_cov_trace_pc() {

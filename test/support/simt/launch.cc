@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// What dynamic_shared() of comm/kernel/launch.cuh declares.
+// What dynamic_shared() of comm/launch.cuh declares.
 alignas(16) thread_local std::byte dynamic_shared_bytes[simt::kMostSharedBytes];
 
 namespace simt {

@@ -1,4 +1,4 @@
-// test/support/simt/launch.h: the part of CUDA's runtime that comm/kernel/launch.cuh uses, and
+// test/support/simt/launch.h: the part of CUDA's runtime that comm/launch.cuh uses, and
 // what a thread knows of its place in the grid.
 #pragma once
 

@@ -16,6 +16,7 @@ struct Access {
   std::size_t bytes = 0;
   Kind kind = Kind::kRead;
   const void* place = nullptr;
+  std::size_t alignment = 1;  // that a device asks of `at`
 };
 
 class Observer {

@@ -158,4 +158,10 @@ unsigned meet_all(bool predicate) {
 // Which lanes run together is the hardware's choice: here, each alone.
 std::uint32_t active_lanes() noexcept { return 1u << current()->lane; }
 
+// More come together than a device promises, so that what they do together is tested.
+std::uint32_t coalesce() {
+  Thread& thread = *current();
+  return thread.runner->coalesce(thread, __builtin_return_address(0));
+}
+
 }  // namespace motley::simt

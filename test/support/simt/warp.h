@@ -39,6 +39,8 @@ void meet(std::uint32_t mask);  // __syncwarp
 // All threads of the block; returns how many bring true.
 unsigned meet_all(bool predicate);
 std::uint32_t active_lanes() noexcept;
+// Those lanes of the warp that come here, too, before all others wait elsewhere or have returned.
+std::uint32_t coalesce();
 
 }  // namespace motley::simt
 

@@ -1,0 +1,85 @@
+// comm/group/group_sizer.h: how many ranks a group has, where nobody says. What ranks tell of
+// themselves in, P out.
+//
+// Small groups wait for few; large ones bring models together sooner. So P grows while models are
+// further apart than their steps explain, and shrinks while ranks wait long although the models are
+// close. Where all ranks are alike there is nobody to wait for: then all of them average together,
+// as all_reduce does, until one falls behind. That is tried first, as soon as steps are known.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/clock.h"
+#include "comm/group/sketch.h"
+
+namespace motley {
+
+class GroupSizer {
+ public:
+  static constexpr int kFirst = 4;  // P at the beginning: three quarters of the best mixing
+  static constexpr int kLargest = 8;
+  static constexpr double kAlike = 0.08;  // coefficient of variation of steps: all average
+  static constexpr double kAboutAlike = 0.15;
+  static constexpr double kNotAlike = 0.12;        // no more
+  static constexpr double kFirstVariation = 0.05;  // while nothing is known of steps
+  static constexpr double kFarApart = 2.0;         // distance of models over that of a step: P + 1
+  static constexpr double kClose = 1.5;            // P - 1, where ranks wait
+  static constexpr double kMuchWaiting = 0.1;      // share of the time
+
+  explicit GroupSizer(int size) : ranks_(static_cast<std::size_t>(size)) {}
+
+  // For `live` ranks.
+  int size(int live) const noexcept { return all_ ? live : part(live); }
+  // While not all average together: without one that may be slow.
+  int part(int live) const noexcept;
+  bool all() const noexcept { return all_; }
+  // Coefficient of variation of steps, when it was last decided that all are alike.
+  double variation_of_all() const noexcept { return variation_of_all_; }
+
+  // `rank` is ready `step` after its last group, with a model that has moved by `moved`.
+  void ready(int rank, Duration step, const Sketch& sketch, double moved);
+  // A group of `members` ranks formed, which had waited for `waiting` together; `live` can come.
+  void formed(int members, Duration waiting, int live);
+  // A rank has died, or come: whoever seemed alike may be no more.
+  void disturbed() noexcept { disturbed_ = true; }
+  // One of all ranks keeps the others waiting.
+  void straggled() noexcept;
+  void remove(int rank);
+
+  // Root mean square distance of the models from their mean, as the sketches show it.
+  double consensus() const noexcept;
+  double moved() const noexcept;
+
+ private:
+  struct Rank {
+    bool known = false;
+    Sketch sketch{};
+    double moved2 = 0;
+  };
+
+  void decide(int live);
+  double variation() const noexcept;
+  void begin_period() noexcept;
+
+  std::vector<Rank> ranks_;
+  // Of all ranks known.
+  int known_ = 0;
+  double sum_[std::tuple_size_v<Sketch>] = {};
+  double squares_ = 0;
+  double moved2_ = 0;
+
+  int p_ = kFirst;
+  bool all_ = true;
+  double variation_of_all_ = kFirstVariation;
+  bool about_alike_ = true;  // so P had better divide the ranks
+  // Since the last decision.
+  std::int64_t taken_part_ = 0;
+  std::int64_t steps_ = 0;
+  double step_sum_ = 0;
+  double step_squares_ = 0;
+  double waited_ = 0;
+  bool disturbed_ = false;
+};
+
+}  // namespace motley

@@ -1,0 +1,24 @@
+// comm/group/sketch.h: a model in a few numbers: whether all of it are numbers, and a projection
+// by which the controller sees how far apart the models of the workers are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "comm/view.h"
+
+namespace motley {
+
+// True unless `data` [n], in host memory, has a NaN or an infinity. Reads it once.
+bool all_finite(ConstView data) noexcept;
+
+// Linear in `data`: each of the numbers is a sum of elements with signs chosen once for all, of a
+// sample of at most 65,536 elements, so that the squared distance of two sketches is, on average
+// over the signs, about that of the models. Ones that are not finite count as 0.
+using Sketch = std::array<float, 16>;
+Sketch sketch_of(ConstView data) noexcept;
+
+// The squared distance.
+double distance2(const Sketch& a, const Sketch& b) noexcept;
+
+}  // namespace motley

@@ -1,0 +1,61 @@
+// test/bench/wide/peers.h: other trainers of wide models, run as programs on files of a benchmark.
+// None is fetched or built here: each is used where it is installed, or where a flag
+// says it is.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley::wide {
+
+// The rows to train on, in the formats that peers read.
+struct TrainingFiles {
+  std::string folder;  // for all that peers write
+  std::string ffm;
+  std::string svm;
+  std::string vw;
+};
+// Writes what is not libffm into `folder`, from the libffm file `ffm`.
+TrainingFiles write_training_files(const std::string& ffm, const std::string& folder);
+
+struct Work {
+  std::string model;  // lr, fm or ffm
+  int factors = 0;
+  int threads = 1;
+  int epochs = 1;
+};
+
+struct Peer {
+  std::string name;
+  std::string what;  // how it trains, where that is not by AdaGrad
+  // The command that does `work`; empty if the peer cannot.
+  std::function<std::vector<std::string>(const Work&, const TrainingFiles&)> command;
+  // Epochs that a run made, from what it printed, where it decides itself.
+  std::function<std::optional<double>(const std::string& output)> epochs_made;
+};
+// Those that this machine has, by the flags --liblinear, --libffm, --libfm, --xlearn, --vw. Others
+// are named in `missing`.
+std::vector<Peer> find_peers(std::vector<std::string>& missing);
+
+struct Cost {
+  double wall = 0;       // seconds of an epoch, reading left out
+  double processor = 0;  // processor seconds of it, of all threads
+};
+
+// The quickest of some runs of one epoch, and of some of many.
+class PeerRuns {
+ public:
+  // Runs both once more. Returns false where the peer cannot do the work; throws Error where it
+  // fails.
+  bool add(const Peer& peer, Work work, const TrainingFiles& files);
+  Cost epoch() const;
+
+ private:
+  std::optional<Cost> short_run_;
+  std::optional<Cost> long_run_;
+  double more_ = 1;  // epochs of the long run
+};
+
+}  // namespace motley::wide

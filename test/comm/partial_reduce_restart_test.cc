@@ -1,0 +1,135 @@
+// Partial-reduce where ranks come late and the controller goes: ranks step on alone for a while,
+// and average again once there is another.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "comm/controller.h"
+#include "comm/partial_reduce.h"
+#include "test/comm/partial_ranks.h"
+
+namespace motley::test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// A rank that comes back, or comes late, takes the average of the others and counts nothing.
+TEST(PartialReduce, Scenario3ALateRankTakesTheStateOfOthers) {
+  std::atomic<bool> joined{false};
+  run(3, [&](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {.group_size = 2});
+    std::vector<double> model(100, comm.rank() == 2 ? std::nan("") : 7.0);
+    if (comm.rank() == 2) {
+      const PartialResult result = reducer.join(model, 0);
+      EXPECT_THAT(model, Each(7.0));
+      EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
+      EXPECT_THAT(result.weights, ElementsAre(0.5, 0.5, 0));
+      EXPECT_GE(result.version, 10);
+      joined = true;
+      return;
+    }
+    for (std::int64_t step = 10; !joined; ++step) reducer.average(model, step);
+    EXPECT_THAT(model, Each(7.0));
+  });
+}
+
+// Scenario 24: one rank, with and without a controller, is local training bit for bit.
+TEST(PartialReduce, Scenario24OneRankTrainsAlone) {
+  run(1, [](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {.group_size = 2});
+    std::vector<float> model = {0.1f, -0.0f, std::nanf("")};
+    const std::vector<float> before = model;
+    EXPECT_TRUE(reducer.average(model, 0).solo());
+    EXPECT_EQ(std::memcmp(model.data(), before.data(), 12), 0);
+  });
+}
+
+// Scenario 31: the controller dies; ranks step on alone, a few times, and wait for it then. One is
+// started in its place, at the same address, and they average again.
+TEST(PartialReduce, Scenario31GoesOnWithoutTheControllerUntilItIsBack) {
+  constexpr int kSize = 3;
+  const ControllerOptions options{.size = kSize, .token = "t", .lease = seconds(0.3)};
+  auto controller = std::make_unique<ControllerServer>(options);
+  const std::string address = controller->address();
+  std::atomic<int> phase{0}, at_barrier{0};
+  const auto connect = [&](int rank) {
+    Options each;
+    each.rank = rank;
+    each.size = kSize;
+    each.controller = address;
+    each.token = "t";
+    each.heartbeat = seconds(0.02);
+    return connect_control(each, Clock::real());
+  };
+  const auto meet = [&](int number) {  // rank 0 does what comes between
+    if (++at_barrier == kSize * number) at_barrier.notify_all();
+    for (int seen = at_barrier; seen < kSize * number; seen = at_barrier) at_barrier.wait(seen);
+  };
+  run_threads(
+      kSize, connect,
+      [&](Communicator& comm) {
+        PartialReducer reducer(comm, {.group_size = kSize, .local_steps = 4});
+        std::vector<double> model(100, comm.rank());
+        EXPECT_THAT(reducer.average(model, 0).group, ElementsAre(0, 1, 2));
+        meet(1);
+        if (comm.rank() == 0) controller.reset();
+        meet(2);
+        std::fill(model.begin(), model.end(), comm.rank());
+        int alone = 0;
+        for (int step = 1; step <= 4; ++step) {
+          const PartialResult result = reducer.average(model, step);
+          alone += result.controller_away ? 1 : 0;
+          EXPECT_TRUE(result.solo());
+        }
+        EXPECT_EQ(alone, 4);
+        EXPECT_THAT(model, Each(comm.rank()));
+        meet(3);
+        if (comm.rank() == 0) {
+          controller = std::make_unique<ControllerServer>(ControllerOptions{
+              .bind = address, .size = kSize, .token = "t", .lease = options.lease});
+        }
+        const PartialResult result = reducer.average(model, 5);  // a fifth step alone it may not
+        EXPECT_FALSE(result.controller_away);
+        EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
+        EXPECT_THAT(model, Each(1.0));
+        phase = 1;
+      },
+      seconds(20));
+  EXPECT_EQ(phase, 1);
+}
+
+// The controller does not come back: an error that names it, after the time that the caller gave.
+TEST(PartialReduce, Scenario31SaysSoWhenTheControllerDoesNotComeBack) {
+  auto controller = std::make_unique<ControllerServer>(
+      ControllerOptions{.size = 2, .token = "t", .lease = seconds(0.2)});
+  const std::string address = controller->address();
+  std::atomic<int> joined{0};
+  run_threads(
+      2,
+      [&](int rank) {
+        Options each;
+        each.rank = rank;
+        each.size = 2;
+        each.controller = address;
+        each.token = "t";
+        each.heartbeat = seconds(0.02);
+        return connect_control(each, Clock::real());
+      },
+      [&](Communicator& comm) {
+        PartialReducer reducer(comm, {.group_size = 2, .timeout = seconds(0.5), .local_steps = 1});
+        std::vector<double> model(100, comm.rank());
+        ++joined;
+        joined.notify_all();
+        for (int seen = joined; seen < 2; seen = joined) joined.wait(seen);
+        if (comm.rank() == 0) controller.reset();
+        while (!reducer.average(model, 0).controller_away) {
+        }
+        expect_error(ErrorCode::kPeerLost, address, [&] { reducer.average(model, 1); });
+      },
+      seconds(20));
+}
+
+}  // namespace
+}  // namespace motley::test

@@ -1,0 +1,152 @@
+// The layer with its gate, over several ranks, equals the reference layer on all tokens together:
+// outputs, the balance loss and every gradient, the gate's too.
+#include "moe/layer.h"
+
+#include <gmock/gmock.h>
+
+#include "test/moe/world_case.h"
+#include "test/support/rank_runner.h"
+
+namespace motley::moe {
+namespace {
+
+using test::run_ranks;
+
+constexpr int kWidth = 4, kHidden = 8, kExperts = 8;
+const std::vector<std::size_t> kTokens = {5, 0, 9, 4};
+
+// All ranks' tokens one after another, through the reference.
+struct Reference {
+  ReferenceLayer layer{{.width = kWidth,
+                        .hidden = kHidden,
+                        .experts = kExperts,
+                        .top_k = 2,
+                        .activation = Activation::kSilu,
+                        .weight = GateWeight::kNormalized,
+                        .balance = BalanceLoss::kFirstChoice,
+                        .balance_scale = 0.5}};
+  Floats parameters, x, dy;
+  Forward forward;
+  Gradients gradients;
+
+  explicit Reference(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::size_t tokens = 0;
+    for (const std::size_t n : kTokens) tokens += n;
+    parameters = random_floats(layer.values().size(), random);
+    x = random_floats(tokens * kWidth, random);
+    dy = random_floats(tokens * kWidth, random);
+    std::copy(parameters.begin(), parameters.end(), layer.values().begin());
+    forward = layer.forward(Numbers(x.begin(), x.end()));
+    gradients = layer.backward(forward.saved, Numbers(dy.begin(), dy.end()));
+  }
+};
+
+// The part of `all` that belongs to a rank's tokens.
+template <class T>
+std::span<const T> of_rank(const std::vector<T>& all, std::size_t rank) {
+  std::size_t first = 0;
+  for (std::size_t r = 0; r < rank; ++r) first += kTokens[r] * kWidth;
+  return std::span(all).subspan(first, kTokens[rank] * kWidth);
+}
+
+void expect_reference(Communicator& comm, const Reference& reference, int replicas, int shards) {
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  Layer layer(
+      comm,
+      Placement::grid(
+          {.experts = kExperts, .ranks = comm.size(), .replicas = replicas, .shards = shards}),
+      {.gate = {.width = kWidth,
+                .experts = kExperts,
+                .top_k = 2,
+                .normalize = GateNormalize::kChosen,
+                .losses = {.first_choice = 0.5}},
+       .experts = {.shape = {.width = kWidth, .hidden = kHidden, .activation = Activation::kSilu},
+                   .first_group = next_groups(comm),
+                   .fill = Fill::kNan}});
+  const std::span<const float> all = reference.parameters;
+  const std::size_t gate = layer.gate().parameters().size();
+  const std::size_t slot = layer.experts().options().shape.slot_count();
+  ASSERT_EQ(gate + kExperts * slot, all.size());
+  std::copy_n(all.begin(), gate, layer.gate().parameters().begin());
+  for (int e = 0; e < kExperts; ++e) {
+    layer.experts().load(e, all.subspan(gate + static_cast<std::size_t>(e) * slot, slot));
+  }
+  const std::span<const float> x = of_rank(reference.x, rank);
+  Floats y(x.size()), dx(x.size());
+  layer.forward({.x = x}, y);
+  layer.backward(of_rank(reference.dy, rank), dx);
+  layer.reduce_gradients();
+
+  EXPECT_NEAR(layer.losses().total(), reference.forward.saved.routing.balance_loss, 1e-6);
+  expect_close(y, of_rank(reference.forward.y, rank), "y");
+  expect_close(dx, of_rank(reference.gradients.dx, rank), "dx");
+  const std::span<const double> gradients = reference.gradients.parameters;
+  expect_close(Floats(layer.gate_gradients().begin(), layer.gate_gradients().end()),
+               gradients.first(gate), "gate");
+  if (shards != 1) return;  // those of experts are compared in expert_layer_test
+  for (std::size_t i = 0; i < layer.experts().experts().size(); ++i) {
+    const auto e = static_cast<std::size_t>(layer.experts().experts()[i].expert);
+    const std::span<const float> got = layer.experts().gradients().subspan(i * slot, slot);
+    expect_close(Floats(got.begin(), got.end()), gradients.subspan(gate + e * slot, slot),
+                 "expert");
+  }
+}
+
+TEST(Layer, EqualsTheReferenceOnAllTokensTogether) {
+  const Reference reference(5);
+  run_ranks(4, [&](Communicator& comm) {
+    expect_reference(comm, reference, 1, 1);
+    expect_reference(comm, reference, 2, 1);
+    expect_reference(comm, reference, 1, 2);
+    expect_reference(comm, reference, 4, 1);
+  });
+}
+
+TEST(Layer, InitializesAlikeHoweverExpertsAreShared) {
+  Floats alone;
+  const LayerSettings settings{.gate = {.width = kWidth, .experts = kExperts},
+                               .experts = {.shape = {.width = kWidth, .hidden = kHidden}}};
+  run_ranks(1, [&](Communicator& comm) {
+    Layer layer(comm, Placement::grid({.experts = kExperts, .ranks = 1}), settings);
+    std::mt19937_64 random(9);
+    layer.initialize(random);
+    alone.assign(layer.experts().parameters().begin(), layer.experts().parameters().end());
+  });
+  run_ranks(2, [&](Communicator& comm) {
+    Layer layer(comm, Placement::grid({.experts = kExperts, .ranks = 2}), settings);
+    std::mt19937_64 random(9);
+    layer.initialize(random);
+    const std::span<float> half = layer.experts().parameters();
+    const std::size_t first = static_cast<std::size_t>(comm.rank()) * half.size();
+    EXPECT_TRUE(std::ranges::equal(half, std::span(alone).subspan(first, half.size())));
+  });
+}
+
+TEST(Layer, WhatAGateRefusesOnOneRankIsAnErrorOnAll) {
+  run_ranks(3, [&](Communicator& comm) {
+    Layer layer(comm, Placement::grid({.experts = 3, .ranks = 3}),
+                {.gate = {.width = kWidth, .experts = 3},
+                 .experts = {.shape = {.width = kWidth, .hidden = kHidden}}});
+    Floats x(kWidth, 1.0f), y(kWidth);
+    if (comm.rank() == 2) x[1] = std::numeric_limits<float>::infinity();
+    expect_invalid([&] { layer.forward({.x = x}, y); },
+                   {comm.rank() == 2 ? "inf" : "rank 2 has no plan"});
+    layer.forward({.x = Floats(kWidth, 1.0f)}, y);
+  });
+}
+
+TEST(Layer, RefusesAGateThatDoesNotFit) {
+  run_ranks(1, [](Communicator& comm) {
+    expect_invalid(
+        [&] {
+          Layer(comm, Placement::grid({.experts = 3, .ranks = 1}),
+                {.gate = {.width = kWidth, .experts = 4},
+                 .experts = {.shape = {.width = kWidth, .hidden = kHidden}}});
+        },
+        {"gate's number of experts is 4", "3"});
+  });
+}
+
+}  // namespace
+}  // namespace motley::moe

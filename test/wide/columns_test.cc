@@ -1,0 +1,293 @@
+// Shows that CSV, Criteo and Avazu text becomes the features that schema.h promises, that malformed
+// columns are errors that name the place, and that compressed files, several files, standard input
+// and any number of threads give the same rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "comm/error.h"
+#include "wide/reader.h"
+
+namespace motley::wide {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+std::string error_of(const std::string& text, const ReadOptions& options = {}) {
+  try {
+    const std::vector<char> exact(text.begin(), text.end());
+    parse_text({exact.data(), exact.size()}, "train.csv", options);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kInvalid);
+    return e.what();
+  }
+  return "no error";
+}
+
+// What the entries of row `r` are of, in order.
+std::vector<std::string> named(const Dataset& data, std::size_t r) {
+  std::vector<std::string> names;
+  for (auto e = data.row_begin[r]; e < data.row_begin[r + 1]; ++e) {
+    names.push_back(data.names.at(data.ids[e]));
+  }
+  return names;
+}
+
+TEST(Columns, AreWhatTheSchemaSays) {
+  const Dataset d = parse_text(
+      "click,id,hour,price,age,views,tags,w,site\n"
+      "1,77,14102100,9.5,30,8,a|b|a,2,x\n"
+      "0,78,14102123,,,,,0.5,\n",
+      "t",
+      {.columns = parse_columns("click:label,id:skip,hour:hour,price:log,age:number,views:bucket,"
+                                "tags:list,w:weight"),
+       .names = true});
+  EXPECT_EQ(d.format, Format::kCsv);
+  EXPECT_THAT(d.labels, ElementsAre(1, 0));
+  EXPECT_THAT(d.weights, ElementsAre(2, 0.5f));
+  EXPECT_THAT(named(d, 0), ElementsAre("hour=00", "price", "age", "views=bucket 6", "tags=a",
+                                       "tags=b", "site=x"));
+  EXPECT_THAT(named(d, 1), ElementsAre("hour=23", "views=(empty)", "site=(empty)"));
+  EXPECT_FLOAT_EQ(d.values[1], std::log1p(9.5f));
+  EXPECT_EQ(d.values[2], 30);
+  EXPECT_THAT(std::vector<std::uint32_t>(d.fields.begin(), d.fields.begin() + 7),
+              ElementsAre(0, 1, 2, 3, 4, 4, 5));
+}
+
+// A model's recipe reads rows of the same text to the same features, whatever the order of columns.
+TEST(Columns, AreFoundByNameWhenReadAlike) {
+  const Dataset train = parse_text("label,a,b\n1,x,1\n0,y,2\n", "t");
+  const Dataset test =
+      parse_text("b,extra,a\n1,?,x\n", "t", alike(train.recipe, {.labels = Labels::kOptional}));
+  EXPECT_THAT(test.ids, UnorderedElementsAre(train.ids[0], train.ids[1]));
+  EXPECT_EQ(test.fields[1], train.fields[0]);
+  EXPECT_THAT(error_of("a,c\nx,1\n", alike(train.recipe, {.labels = Labels::kOptional})),
+              AllOf(HasSubstr("train.csv:1:"), HasSubstr("\"b\"")));
+}
+
+TEST(Columns, TakeTypesFromTheHeaderQuotesAndOtherDelimiters) {
+  const Dataset d =
+      parse_text("y;\"a;1\":number;b\r\n1;\"2\";\"say \"\"x\"\"; y\"\r\n\r\n0;3;\"\"\r\n", "t",
+                 {.format = Format::kCsv, .names = true});
+  EXPECT_THAT(named(d, 0), ElementsAre("a;1", "b=say \"x\"; y"));
+  EXPECT_EQ(d.values[0], 2);
+  EXPECT_EQ(d.rows(), 2u);
+}
+
+TEST(Columns, AreKnownByTheirHeader) {
+  EXPECT_EQ(parse_text("label\ta b\tc\n1\tx\ty\n", "t").entries(), 2u);
+  EXPECT_EQ(parse_text("a;label\n1;1\n", "t").format, Format::kCsv);
+  EXPECT_EQ(parse_text("1\t2:1\n", "t").format, Format::kLibsvm);
+}
+
+TEST(Columns, NeedNoHeaderWhereTheSchemaNamesAll) {
+  const ReadOptions options{.format = Format::kCsv,
+                            .columns = parse_columns("y:label,a:category,b:number")};
+  const Dataset d = parse_text("1,x,2\n0,z,3\n", "t", options);
+  EXPECT_EQ(d.rows(), 2u);
+  EXPECT_EQ(d.entries(), 4u);
+  EXPECT_EQ(parse_text("x,2\n", "t", alike(d.recipe, {.labels = Labels::kOptional})).ids[0],
+            d.ids[0]);
+}
+
+TEST(Columns, ReadCriteo) {
+  std::string row = "1\t1\t-1\t";
+  for (int i = 4; i <= 13; ++i) row += "\t" + std::to_string(100 * i);
+  for (int i = 1; i <= 26; ++i) row += "\tab" + std::to_string(i);
+  const Dataset d = parse_text(row + "\n", "t", {.names = true});
+  EXPECT_EQ(d.format, Format::kCriteo);
+  EXPECT_EQ(d.entries(), 39u);
+  EXPECT_EQ(named(d, 0)[0], "I1=bucket 1");
+  EXPECT_EQ(named(d, 0)[1], "I2=bucket -1");
+  EXPECT_EQ(named(d, 0)[2], "I3=(empty)");
+  EXPECT_EQ(named(d, 0)[3], "I4=bucket 37");
+  EXPECT_EQ(named(d, 0)[38], "C26=ab26");
+  const Dataset unlabelled =
+      parse_text(row.substr(2) + "\n", "t", alike(d.recipe, {.labels = Labels::kOptional}));
+  EXPECT_EQ(unlabelled.ids, d.ids);
+}
+
+TEST(Columns, ReadAvazu) {
+  const Dataset d =
+      parse_text("id,click,hour,C1,site_id\n123,0,14102100,1005,1fbe01fe\n124,1,14102107,1005,9a\n",
+                 "t", {.names = true});
+  EXPECT_EQ(d.format, Format::kAvazu);
+  EXPECT_THAT(d.labels, ElementsAre(0, 1));
+  EXPECT_THAT(named(d, 1), ElementsAre("hour=07", "C1=1005", "site_id=9a"));
+  const Dataset test = parse_text("id,hour,C1,site_id\n9,14102107,1005,9a\n", "t",
+                                  alike(d.recipe, {.labels = Labels::kOptional}));
+  EXPECT_THAT(test.ids, ElementsAre(d.ids[3], d.ids[4], d.ids[5]));
+}
+
+TEST(Columns, HashToTheBitsAskedFor) {
+  std::string text = "y,a\n";
+  for (int i = 0; i < 1000; ++i) text += "1,v" + std::to_string(i) + "\n";
+  const Dataset few = parse_text(text, "t", {.bits = 4});
+  EXPECT_LT(*std::max_element(few.ids.begin(), few.ids.end()), 16u);
+  Dataset all = parse_text(text, "t");
+  std::sort(all.ids.begin(), all.ids.end());
+  EXPECT_EQ(std::unique(all.ids.begin(), all.ids.end()) - all.ids.begin(), 1000);
+}
+
+// Text and ids of any size become ids; where two hashes meet, values add up.
+TEST(Columns, HashTokensToo) {
+  const Dataset d = parse_text("1 user=7:1 99999999999999999999:2\n0 user=7:3\n", "t",
+                               {.bits = 32, .names = true});
+  EXPECT_THAT(d.names, UnorderedElementsAre(Pair(d.ids[2], "user=7"),
+                                            Pair(testing::_, "99999999999999999999")));
+  EXPECT_THAT(
+      parse_text("1 a:1 b:2 c:4\n", "t", {.format = Format::kLibsvm, .bits = 1}).values,
+      testing::AnyOf(ElementsAre(7), ElementsAre(1, 6), ElementsAre(2, 5), ElementsAre(4, 3),
+                     ElementsAre(6, 1), ElementsAre(5, 2), ElementsAre(3, 4)));
+  EXPECT_THAT(error_of("1 :1\n", {.format = Format::kLibsvm, .bits = 8}), HasSubstr("name"));
+}
+
+struct Refused {
+  const char* text;
+  std::vector<const char*> facts;
+};
+
+TEST(Columns, RefuseWhatDoesNotFit) {
+  for (const auto& [text, facts] : std::vector<Refused>{
+           {"a,b\n1,2\n", {"train.csv:1:", "label", "a, b"}},
+           {"1,2,3\n", {"train.csv:1:", "header"}},
+           {"y,a\n1,x\n0\n", {"train.csv:3:", "1 cells", "2 columns"}},
+           {"y,a\n1,x\n0,x,y,z\n", {"train.csv:3:", "4 cells", "2 columns"}},
+           {"y,a\n2,x\n", {"train.csv:2:", "\"2\"", "two classes"}},
+           {"y,a\n1,x\n-1,x\n0,x\n", {"train.csv:4:", "-1", "line 3"}},
+           {"y,a:number\n1,x\n", {"train.csv:2:", "\"x\" at column 3", "number", "a"}},
+           {"y,a:log\n1,nan\n", {"train.csv:2:", "not finite"}},
+           {"y,a:numbre\n1,2\n", {"train.csv:1:", "numbre", "bucket"}},
+           {"y,a,a\n1,2,3\n", {"train.csv:1:", "\"a\" twice"}},
+           {"y,w:weight\n1,-2\n", {"train.csv:2:", "below 0"}},
+           {"y,h:hour\n0,\n1,x\n", {"train.csv:3:", "YYMMDDHH"}},
+           {"y,a\n1,\"x\n0,y\"\n", {"train.csv:2:", "quotes"}},
+           {"y,a\n1,\"x\"z\n", {"train.csv:2:", "cell"}},
+           {"y,a\n", {"no rows"}},
+           {",\n", {"train.csv:1:"}},
+           {"motleyWM\x03", {"is a model"}}}) {
+    const std::string message = error_of(text);
+    for (const char* fact : facts) EXPECT_THAT(message, HasSubstr(fact)) << text;
+  }
+  EXPECT_THAT(error_of(std::string("y,a\n1,\0\n", 8)), AllOf(HasSubstr(":2:"), HasSubstr("NUL")));
+  EXPECT_THROW(parse_columns("a:b"), Error);
+  EXPECT_THROW(parse_columns("a:skip,a:skip"), Error);
+  EXPECT_THROW(from_recipe("csv 99 0 0 "), Error);
+}
+
+TEST(Columns, SchemasSurviveTheirText) {
+  Schema schema{.format = Format::kCsv, .bits = 20, .delimiter = ';', .columns = {}};
+  schema.columns = {{"a,b\\c:d", ColumnType::kLog}, {"y", ColumnType::kLabel}};
+  EXPECT_EQ(from_recipe(to_recipe(schema)), schema);
+  EXPECT_THAT(to_recipe({}), IsEmpty());
+}
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "motley_columns_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+    for (int i = 0; i < 100'000; ++i) {
+      text_ += std::to_string(i % 2) + " " + std::to_string(i % 977) + ":1 " +
+               std::to_string(1000 + i % 31) + ":0.5\n";
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    return folder_ + "/" + name;
+  }
+  std::string gzip(const std::string& bytes) const {
+    const std::string path = folder_ + "/scratch.gz";
+    const gzFile file = gzopen(path.c_str(), "wb1");
+    gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+    gzclose(file);
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static std::string zstd(const std::string& bytes) {
+    std::string out(ZSTD_compressBound(bytes.size()), '\0');
+    out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
+    return out;
+  }
+  static void expect_same(const Dataset& a, const Dataset& b) {
+    EXPECT_TRUE(a.ids == b.ids && a.values == b.values && a.labels == b.labels &&
+                a.row_begin == b.row_begin && a.fields == b.fields);
+  }
+
+  std::string folder_;
+  std::string text_;
+};
+
+TEST_F(Files, GiveTheSameRowsInEveryWay) {
+  const Dataset all = parse_text(text_, "t");
+  const std::size_t half = text_.find('\n', text_.size() / 2) + 1;
+  const std::string a = write("a", text_.substr(0, half));
+  const std::string b = write("b", text_.substr(half));
+  for (const int threads : {1, 3}) {
+    expect_same(read_file(write("plain", text_), {.threads = threads}), all);
+    expect_same(read_file(write("gz", gzip(text_)), {.threads = threads}), all);
+    expect_same(read_file(write("zst", zstd(text_)), {.threads = threads}), all);
+    expect_same(read_files({a, b}, {.threads = threads}), all);
+  }
+  // Members one after the other, as `cat a.gz b.gz` makes them.
+  expect_same(read_file(write("gz2", gzip(text_.substr(0, half)) + gzip(text_.substr(half)))), all);
+  expect_same(read_file(write("zst2", zstd(text_.substr(0, half)) + zstd(text_.substr(half)))),
+              all);
+}
+
+// Errors are those of one thread, wherever the piece with the bad line begins.
+TEST_F(Files, NameTheFirstBadLineOnAnyNumberOfThreads) {
+  std::string bad = text_;
+  bad += "1 x:1\n" + text_ + "1 y:1\n";
+  const std::string path = write("bad", bad);
+  for (const int threads : {1, 2, 5}) {
+    try {
+      read_file(path, {.threads = threads});
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("bad:100001: \"x:1\"")) << threads;
+    }
+  }
+}
+
+TEST_F(Files, ThatAreCutOrDamagedWhileCompressedAreRefused) {
+  for (std::string bytes : {gzip(text_), zstd(text_)}) {
+    const std::string cut = write("cut", bytes.substr(0, bytes.size() / 2));
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
+    const std::string flipped = write("flipped", bytes);
+    for (const std::string& path : {cut, flipped}) {
+      try {
+        read_file(path);
+        FAIL() << "no error";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::kInvalid);
+        EXPECT_THAT(e.what(), HasSubstr(path));
+      }
+    }
+  }
+}
+
+TEST_F(Files, MayHaveWeightsBesideThem) {
+  Dataset data = parse_text("1 1:1\n0 2:1\n", "t");
+  read_weights(write("w", "2\n0.5\n"), data);
+  EXPECT_THAT(data.weights, ElementsAre(2, 0.5f));
+  EXPECT_THROW(read_weights(write("w", "2\n"), data), Error);
+  EXPECT_THROW(read_weights(write("w", "2\n-1\n"), data), Error);
+}
+
+}  // namespace
+}  // namespace motley::wide

@@ -1,0 +1,231 @@
+// Shows that the engine for devices has the CPU's gradients, and learns what the CPU learns: by
+// batches the same but for rounding, with the same bits for any grid; row by row as much. In the
+// emulator, or on a device.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "comm/error.h"
+#include "test/wide/skewed_rows.h"
+#include "wide/auc.h"
+#include "wide/device/engine.h"
+#include "wide/reader.h"
+#include "wide/trainer.h"
+
+namespace motley::wide {
+namespace {
+
+using test::skewed_rows;
+
+struct Case {
+  ModelKind kind;
+  int factors;
+};
+
+std::string name_of(const Case& c) { return std::string(name(c.kind)) + std::to_string(c.factors); }
+
+Model model_of(const Case& c, const Dataset& data, Optimizer optimizer = Optimizer::kAdaGrad) {
+  return Model::of({.kind = c.kind, .optimizer = optimizer, .factors = c.factors}, data);
+}
+
+std::vector<std::uint64_t> all_rows(const Samples& samples) {
+  std::vector<std::uint64_t> rows(samples.rows());
+  std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+  return rows;
+}
+
+struct Trained {
+  std::vector<float> state;
+  double loss = 0;  // of the last epoch
+};
+
+Trained trained(const Model& model, const Samples& samples, const UpdateOptions& update, Flow& flow,
+                int epochs = 1) {
+  Trained t{.state{model.weights().begin(), model.weights().end()}};
+  for (int e = 0; e < epochs; ++e) t.loss = flow.train(samples, all_rows(samples), update, t.state);
+  return t;
+}
+// Square roots as devices have them: without short cuts.
+Trained on_cpu(const Model& model, const Samples& samples, const UpdateOptions& update,
+               int epochs = 1) {
+  const auto flow = make_flow(model.options(), model.layout(), {.lanes = 4});
+  return trained(model, samples, update, *flow, epochs);
+}
+Trained on_device(const Model& model, const Samples& samples, const UpdateOptions& update,
+                  const DeviceFlowOptions& options = {}, int epochs = 1) {
+  const auto flow = make_device_flow(model.options(), model.layout(), options);
+  return trained(model, samples, update, *flow, epochs);
+}
+
+double distance(std::span<const float> a, std::span<const float> b) {
+  double sum = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    sum += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return std::sqrt(sum / norm);
+}
+
+class DeviceEngine : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceEngine,
+                         testing::Values(Case{ModelKind::kLogistic, 1}, Case{ModelKind::kSvm, 1},
+                                         Case{ModelKind::kFm, 4}, Case{ModelKind::kFm, 7},
+                                         Case{ModelKind::kFm, 16}, Case{ModelKind::kFm, 32},
+                                         Case{ModelKind::kFfm, 4}),
+                         [](const auto& i) { return name_of(i.param); });
+
+// Of SGD with rate 1 a step is the gradient. 300 rows: slots with more edges than a piece.
+TEST_P(DeviceEngine, HasTheGradientsOfTheCpu) {
+  for (const bool complete : {true, false}) {
+    const Dataset data = skewed_rows({.rows = 300, .complete = complete, .valued = !complete});
+    const Model model = model_of(GetParam(), data, Optimizer::kSgd);
+    const Samples samples = model.prepare(data);
+    const UpdateOptions update{.learning_rate = 1, .batch_rows = samples.rows()};
+    const Trained cpu = on_cpu(model, samples, update);
+    const Trained device = on_device(model, samples, update);
+    EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
+    for (std::size_t i = 0; i < cpu.state.size(); ++i) {
+      const float gradient = cpu.state[i] - model.weights()[i];
+      ASSERT_NEAR(device.state[i] - model.weights()[i], gradient,
+                  1e-5f * std::abs(gradient) + 2e-6f)
+          << "at " << i << (complete ? " of complete rows" : " of ragged rows");
+    }
+  }
+}
+
+TEST_P(DeviceEngine, GivesTheSameBitsByBatchesForAnyGrid) {
+  const Dataset data = skewed_rows({.rows = 330, .complete = false, .seed = 2});
+  const Model model = model_of(GetParam(), data);
+  const Samples samples = model.prepare(data);
+  UpdateOptions update{.l1 = 1e-4f, .l2 = 1e-3f, .l2_factors = 1e-3f, .batch_rows = 300};
+  const Trained cpu = on_cpu(model, samples, update, 2);
+  const Trained one = on_device(model, samples, update, {.blocks = 1}, 2);
+  EXPECT_LT(distance(one.state, cpu.state), 1e-6);
+  EXPECT_NEAR(one.loss, cpu.loss, 1e-6 * cpu.loss);
+  for (const unsigned blocks : {0u, 3u, 7u}) {
+    const Trained more = on_device(model, samples, update, {.blocks = blocks}, 2);
+    EXPECT_EQ(more.state, one.state) << blocks << " blocks";
+    EXPECT_EQ(more.loss, one.loss) << blocks << " blocks";
+  }
+}
+
+TEST_P(DeviceEngine, ScoresAsTheCpuDoes) {
+  const Dataset data = skewed_rows({.rows = 70, .complete = false, .valued = true, .seed = 3});
+  const Model model = model_of(GetParam(), data);
+  const Samples samples = model.prepare(data);
+  const std::vector<float> expected = model.scores(samples);
+  std::vector<float> scores(samples.rows());
+  // Batches of 32 rows, the last one shorter.
+  const auto flow = make_device_flow(model.options(), model.layout(), {.copied_rows = 32});
+  flow->score(samples, model.weights(), scores);
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    ASSERT_NEAR(scores[i], expected[i], 1e-5f * (1 + std::abs(expected[i]))) << i;
+}
+
+// A tile whose slots are all hot is a batch; so is one whose slots are cold, if each has one edge.
+TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
+  for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdaGrad, Optimizer::kFtrl}) {
+    for (const bool disjoint : {true, false}) {
+      // 120 rows of up to 50 edges: more than lanes keep.
+      const Dataset data = skewed_rows({.rows = 120,
+                                        .fields = disjoint ? 5u : 25u,
+                                        .features = 8,
+                                        .complete = disjoint,
+                                        .disjoint = disjoint});
+      const Model model = model_of(GetParam(), data, optimizer);
+      const Samples samples = model.prepare(data);
+      UpdateOptions update{.l1 = 1e-4f, .l2 = 1e-3f, .l2_factors = 1e-3f, .batch_rows = 120};
+      const Trained cpu = on_cpu(model, samples, update);
+      update.batch_rows = 1;
+      const bool fits = GetParam().kind != ModelKind::kFfm;  // not all slots of an FFM
+      const auto slots = static_cast<std::uint32_t>(model.layout().slots);
+      if (!disjoint && !fits) continue;
+      const FlowShape shape{
+          .tile_rows = 120, .hot = disjoint ? 0 : slots, .replicas = disjoint ? 1u : 2u};
+      const Trained device = on_device(model, samples, update, {.shape = shape});
+      EXPECT_LT(distance(device.state, cpu.state), 1e-5)
+          << name(optimizer) << (disjoint ? ", cold" : ", hot");
+      EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
+    }
+  }
+}
+
+// Two blocks, some slots hot and some cold: what the flow is for.
+TEST_P(DeviceEngine, LearnsAsMuchRowByRowAsBatchesDo) {
+  const Dataset data = skewed_rows({.rows = 1200, .complete = false, .seed = 5});
+  const Model model = model_of(GetParam(), data);
+  const Samples samples = model.prepare(data);
+  UpdateOptions update{.l2 = 2e-5f, .l2_factors = 5e-4f, .batch_rows = 64};
+  const Trained cpu = on_cpu(model, samples, update, 3);
+  update.batch_rows = 1;
+  const FlowShape shape{.blocks = 2, .tile_rows = 64, .hot = 40, .replicas = 1};
+  const Trained device = on_device(model, samples, update, {.shape = shape}, 3);
+  EXPECT_LT(device.loss, 1.01 * cpu.loss);
+}
+
+// An epoch of a9a, 32,561 rows.
+struct A9a {
+  Dataset train = read_file(MOTLEY_A9A "/a9a");
+  Dataset test = read_file(MOTLEY_A9A "/a9a.t");
+};
+
+double loss_of(Model model, const Trained& trained, const Dataset& test) {
+  std::copy(trained.state.begin(), trained.state.end(), model.weights().begin());
+  const Samples samples = model.prepare(test);
+  return evaluate(model.scores(samples), samples.labels, {.loss = model.options().loss}).loss;
+}
+
+TEST(DeviceEngineOn, AnEpochOfA9aEqualsTheCpu) {
+  const A9a a9a;
+  const Model model = model_of({ModelKind::kFm, 8}, a9a.train);
+  const Samples samples = model.prepare(a9a.train);
+  UpdateOptions update{.l2 = 2e-5f, .l2_factors = 5e-4f, .batch_rows = 256};
+  const Trained cpu = on_cpu(model, samples, update);
+  const Trained device = on_device(model, samples, update);
+  const double apart = distance(device.state, cpu.state);
+  RecordProperty("distance", std::to_string(apart));
+  EXPECT_LT(apart, 1e-6);
+  EXPECT_NEAR(device.loss, cpu.loss, 1e-6 * cpu.loss);
+  update.batch_rows = 1;
+  const Trained flow = on_device(model, samples, update);
+  const double by_batch = loss_of(model, cpu, a9a.test), by_row = loss_of(model, flow, a9a.test);
+  std::printf("a9a fm8: states %.2g apart; test log loss by batches %.6f, row by row %.6f\n", apart,
+              by_batch, by_row);
+  EXPECT_LT(by_row, 1.002 * by_batch);
+}
+
+// Rows shuffled, epochs, validation and an early stop: the same as on the CPU, whose vectors have
+// roots of fewer digits.
+TEST(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
+  const Dataset data = skewed_rows({.rows = 400, .complete = false});
+  TrainOptions options{.epochs = 3, .batch_rows = 64};
+  TrainingRun cpu(data, data, options);
+  options.processor = Processor::kCuda;
+  TrainingRun device(data, data, options);
+  while (cpu.next_step()) {
+  }
+  while (device.next_step()) {
+  }
+  EXPECT_EQ(device.best_epoch(), cpu.best_epoch());
+  const double loss = cpu.reports().back().validation->loss;
+  EXPECT_NEAR(device.reports().back().validation->loss, loss, 1e-3 * loss);
+  EXPECT_LT(distance(device.model().weights(), cpu.model().weights()), 1e-3);
+}
+
+TEST(DeviceEngineOn, RefusesWhatItDoesNotTrain) {
+  const Dataset data = skewed_rows({});
+  for (const ModelOptions& options :
+       {ModelOptions{.kind = ModelKind::kFm, .optimizer = Optimizer::kAdam},
+        ModelOptions{.kind = ModelKind::kFwfm}, ModelOptions{.kind = ModelKind::kFm, .factors = 33},
+        ModelOptions{.kind = ModelKind::kFfm, .factors = 8}}) {
+    const Model model = Model::of(options, data);
+    EXPECT_THROW(make_device_flow(model.options(), model.layout()), Error);
+  }
+}
+
+}  // namespace
+}  // namespace motley::wide

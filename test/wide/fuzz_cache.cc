@@ -1,0 +1,54 @@
+// libFuzzer driver of the binary cache: build with -DMOTLEY_FUZZ=ON and clang, run fuzz_cache. What
+// loads must be what readers promise, and save to what loads alike.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "test/wide/fuzz_reader.h"
+#include "wide/cache.h"
+
+namespace {
+
+void write(const std::string& path, const std::uint8_t* data, std::size_t size) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace motley::wide;
+  static const std::string kPath = "/dev/shm/motley_fuzz_cache_" + std::to_string(getpid());
+  // Half of the inputs as they are; the others as rows whose cache is changed at some bytes.
+  if (size < 4) return 0;
+  write(kPath, data, size);
+  if (data[0] % 2 == 1) {
+    try {
+      const std::size_t changes = data[1] % 4;
+      const std::string text(reinterpret_cast<const char*>(data) + 2, size - 2);
+      save_cache(parse_text(text, "fuzz"), kPath);
+      std::fstream file(kPath, std::ios::binary | std::ios::in | std::ios::out | std::ios::ate);
+      const auto bytes = static_cast<std::size_t>(file.tellp());
+      for (std::size_t i = 0; i < changes; ++i) {
+        file.seekp(
+            static_cast<std::streamoff>((data[2 + i % 2] * 256u + data[3]) * (i + 1) % bytes));
+        file.put(static_cast<char>(data[2 + i % 2]));
+      }
+    } catch (const motley::Error&) {
+      return 0;
+    }
+  }
+  try {
+    const Dataset loaded = load_cache(kPath, {.memory_limit_bytes = 1 << 28});
+    motley::test::require(loaded.row_begin.back() == loaded.entries());
+    save_cache(loaded, kPath);
+    motley::test::require(load_cache(kPath).ids == loaded.ids);
+  } catch (const motley::Error& error) {
+    motley::test::require(std::string_view(error.what()).find(kPath) != std::string_view::npos ||
+                          std::string_view(error.what()).substr(0, 6) == "schema");
+  }
+  return 0;
+}

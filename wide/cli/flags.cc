@@ -1,0 +1,147 @@
+#include "wide/cli/flags.h"
+
+#include <fmt/format.h>
+#include <gflags/gflags.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "comm/error.h"
+#include "wide/cache.h"
+#include "wide/cli/command_line.h"
+
+DEFINE_int32(threads, 1, "of this worker");
+DEFINE_string(format, "auto", "auto, libsvm, libffm, csv, criteo or avazu");
+DEFINE_string(schema, "", "NAME:TYPE,… of columns");
+DEFINE_string(delimiter, "", "of columns: one character, or tab");
+DEFINE_int32(bits, 0, "of hashed ids; 0: columns 32, libsvm and libffm as they are");
+DEFINE_string(weights, "", "file with a weight for each row");
+DEFINE_bool(cache, false, "keep FILE.cache beside FILE");
+DEFINE_string(output, "", "file to write");
+DEFINE_bool(quiet, false, "print the result only");
+
+namespace motley::wide {
+namespace {
+
+constexpr Format kFormats[] = {Format::kLibsvm, Format::kLibffm, Format::kCsv, Format::kCriteo,
+                               Format::kAvazu};
+
+std::optional<Format> format_flag() {
+  if (FLAGS_format == "auto") return std::nullopt;
+  for (const Format format : kFormats) {
+    if (FLAGS_format == name(format)) return format;
+  }
+  throw UsageError(fmt::format("--format is \"{}\". Use auto, libsvm, libffm, csv, criteo or avazu",
+                               FLAGS_format));
+}
+
+char delimiter_flag() {
+  if (FLAGS_delimiter.empty()) return 0;
+  if (FLAGS_delimiter == "tab" || FLAGS_delimiter == "\\t") return '\t';
+  if (FLAGS_delimiter.size() == 1) return FLAGS_delimiter[0];
+  throw UsageError(
+      fmt::format("--delimiter is \"{}\". Use one character, or tab", FLAGS_delimiter));
+}
+
+}  // namespace
+
+std::vector<std::string> split_files(const std::string& files) {
+  std::error_code none;
+  if (std::filesystem::exists(files, none)) return {files};
+  std::vector<std::string> parts(1);
+  for (const char c : files) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Labels labels_for(Loss loss) { return loss == Loss::kSquared ? Labels::kReal : Labels::kBinary; }
+
+ReadOptions read_options(Labels labels) try {
+  ReadOptions options{.format = format_flag(),
+                      .labels = labels,
+                      .threads = FLAGS_threads,
+                      .bits = FLAGS_bits,
+                      .columns = parse_columns(FLAGS_schema),
+                      .delimiter = delimiter_flag()};
+  if (FLAGS_bits < 0 || FLAGS_bits > 32) {
+    throw UsageError(fmt::format("--bits is {}, but must be in [0, 32]", FLAGS_bits));
+  }
+  if (FLAGS_threads < 1 || FLAGS_threads > 1024) {
+    throw UsageError(fmt::format("--threads is {}, but must be in [1, 1024]", FLAGS_threads));
+  }
+  return options;
+} catch (const Error& error) {
+  throw UsageError(error.what());
+}
+
+ReadOptions read_options(const Model& model, Labels labels) {
+  ReadOptions options = alike(model.recipe(), {.labels = labels, .threads = FLAGS_threads});
+  if (const auto format = format_flag()) options.format = format;
+  if (const char delimiter = delimiter_flag()) options.delimiter = delimiter;
+  return options;
+}
+
+Dataset read_data(const std::string& files, const ReadOptions& options, Weights weights) {
+  const std::vector<std::string> paths = split_files(files);
+  Dataset data;
+  if (paths.size() == 1 && is_cache(paths[0])) {
+    data = load_cache(paths[0], options);
+  } else if (FLAGS_cache && paths[0] != "-") {
+    data = read_cached(paths, paths[0] + ".cache", options);
+  } else {
+    data = read_files(paths, options);
+  }
+  if (weights == Weights::kByFlag && !FLAGS_weights.empty()) read_weights(FLAGS_weights, data);
+  return data;
+}
+
+std::string to_text(const Evaluation& e, Loss loss) {
+  if (loss == Loss::kSquared) return fmt::format("RMSE {:.6f}", e.rmse);
+  return fmt::format(
+      "{} {:.6f}  AUC {}  accuracy {:.4f}", loss == Loss::kLogistic ? "log loss" : "hinge loss",
+      e.loss, e.auc ? fmt::format("{:.6f}", *e.auc) : "none (all labels are alike)", e.accuracy);
+}
+
+std::string details(const Evaluation& e) {
+  const auto figure = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.4f}", *value) : std::string("none");
+  };
+  return fmt::format(
+      "{} rows, {} positives  normalised entropy {}  calibration {}  precision {}  recall {}",
+      e.rows, e.positives, figure(e.normalised_entropy), figure(e.calibration), figure(e.precision),
+      figure(e.recall));
+}
+
+void warn_of_unknown(const Samples& samples) {
+  if (FLAGS_quiet || samples.unknown_entries == 0) return;
+  fmt::print(stderr,
+             "motley-wide: {} of {} entries have features that the model does not know; "
+             "they count as weight 0\n",
+             samples.unknown_entries, samples.unknown_entries + samples.slots.size());
+}
+
+void print_result(const std::string& line) {
+  if (std::fprintf(stdout, "%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0) {
+    throw_errno("write standard output");
+  }
+}
+
+void write_output(const std::string& text) {
+  const bool to_file = !FLAGS_output.empty();
+  std::FILE* const out = to_file ? std::fopen(FLAGS_output.c_str(), "wb") : stdout;
+  if (out == nullptr) throw_errno("open " + FLAGS_output);
+  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  const bool closed = (to_file ? std::fclose(out) : std::fflush(out)) == 0;
+  if (!written || !closed) {
+    throw_errno("write " + (to_file ? FLAGS_output : std::string("standard output")));
+  }
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace motley::wide

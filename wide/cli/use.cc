@@ -1,0 +1,77 @@
+// motley-wide predict and eval.
+#include <fmt/format.h>
+#include <gflags/gflags.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wide/cli/command_line.h"
+#include "wide/cli/commands.h"
+#include "wide/cli/flags.h"
+#include "wide/file/whole_file.h"
+#include "wide/report.h"
+#include "wide/slices.h"
+
+DEFINE_string(by, "", "field whose values part the rows");
+DECLARE_string(report);
+
+namespace motley::wide {
+
+void predict(const std::vector<std::string>& files) {
+  if (files.size() != 2) throw UsageError("predict takes MODEL and DATA");
+  const Model model = Model::load(files[0]);
+  ReadOptions read = read_options(model, Labels::kOptional);
+  read.fields = has_fields(model.options().kind);
+  const Samples samples = model.prepare(read_data(files[1], read));
+  warn_of_unknown(samples);
+  std::string text;
+  for (const float score : model.scores(samples, FLAGS_threads)) {
+    // The shortest that reads back.
+    text += fmt::format("{}\n", prediction_of(model.options().loss, score));
+  }
+  write_output(text);
+}
+
+void eval(const std::vector<std::string>& files) {
+  if (files.size() != 2) throw UsageError("eval takes MODEL and DATA");
+  const Model model = Model::load(files[0]);
+  const Loss loss = model.options().loss;
+  const bool pages = !FLAGS_by.empty() || !FLAGS_report.empty();
+  ReadOptions read = read_options(model, labels_for(loss));
+  read.names = pages;
+  read.fields = has_fields(model.options().kind) || !FLAGS_by.empty();
+  Dataset data = read_data(files[1], read);
+  Dataset names;  // and what says how columns are called
+  names.names = std::move(data.names);
+  data.names.clear();
+  std::vector<std::uint64_t> keys;
+  if (!FLAGS_by.empty()) keys = keys_of(data, field_named(data, FLAGS_by));
+  const Samples samples = model.prepare(std::move(data));
+  warn_of_unknown(samples);
+  const std::vector<float> scores = model.scores(samples, FLAGS_threads);
+  const EvaluateOptions options{.loss = loss, .weights = samples.weights};
+  const Evaluation result = evaluate(scores, samples.labels, options);
+  print_result(to_text(result, loss));
+  if (!FLAGS_quiet && loss != Loss::kSquared) print_result(details(result));
+  std::vector<Slice> slices;
+  if (!keys.empty()) slices = evaluate_slices(scores, samples.labels, keys, names, options, 20);
+  for (const Slice& slice : slices) {
+    print_result(
+        fmt::format("{}: {} rows  {}", slice.what, slice.result.rows, to_text(slice.result, loss)));
+  }
+  if (FLAGS_report.empty()) return;
+  WholeFile file(FLAGS_report);
+  file.put(report_html(model,
+                       {.title = fmt::format("{} on {}", files[0], files[1]),
+                        .scores = scores,
+                        .labels = samples.labels,
+                        .result = result,
+                        .epochs = {},
+                        .slices = slices,
+                        .sliced_by = FLAGS_by},
+                       names));
+  file.commit();
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,214 @@
+// Device half of asynchronous training (kernels.h) for linear models and FM. A warp has a row: what
+// it reads of a row's features it keeps in registers until it has updated them.
+#include <algorithm>
+
+#include "wide/device/kernel/by_field.h"
+#include "wide/device/kernel/field_rows.cuh"
+#include "wide/device/kernel/hot.cuh"
+
+namespace motley::wide {
+namespace {
+
+// Edges that a lane keeps: of rows of 40 features none is read twice.
+template <int kQuads>
+constexpr int kKept = (40 + kEdgesAtOnce<kQuads> - 1) / kEdgesAtOnce<kQuads>;
+
+// An edge, this lane's four of its slot's factors, and, in the edge's first lane, what the linear
+// weight has.
+struct Edge {
+  std::uint32_t slot;
+  float x;
+  Quad v;
+  One linear[kMostPlanes];
+};
+
+template <int kQuads>
+class RowPass {
+ public:
+  __device__ RowPass(const DeviceJob& job, const BatchArrays& b, const Hot& hot)
+      : job_(job),
+        b_(b),
+        hot_(hot),
+        quad_(static_cast<int>(threadIdx.x % kLanesOfWarp) % kLanes),
+        first_(threadIdx.x % kLanesOfWarp / kLanes),
+        replica_(threadIdx.x / kLanesOfWarp % (hot.replicas == 0 ? 1 : hot.replicas)) {}
+
+  // Returns the row's score, in all lanes.
+  __device__ float run(const RowHead& head) {
+    const std::uint32_t begin = head.begin + first_, end = head.end;
+    Edge kept[kMany];
+    RowSum sum;
+#pragma unroll
+#pragma GCC unroll 16
+    for (int i = 0; i < kMany; ++i) {
+      const std::uint32_t e = begin + static_cast<unsigned>(i) * kEdgesAtOnce<kQuads>;
+      if (e < end) {
+        load(kept[i], head, e);
+        gather(sum, kept[i]);
+      }
+    }
+    const std::uint32_t rest = begin + static_cast<unsigned>(kMany) * kEdgesAtOnce<kQuads>;
+    for (std::uint32_t e = rest; e < end; e += kEdgesAtOnce<kQuads>) {
+      Edge edge;
+      load(edge, head, e);
+      gather(sum, edge);
+    }
+    const float score = hot_.bias[0] + score_of_warp<kQuads>(sum);
+    const float slope = slope_of_row(job_.loss, head, score);
+    bias_gradient += slope;
+#pragma unroll
+#pragma GCC unroll 16
+    for (int i = 0; i < kMany; ++i) {
+      if (begin + static_cast<unsigned>(i) * kEdgesAtOnce<kQuads> < end)
+        scatter(sum, kept[i], slope);
+    }
+    for (std::uint32_t e = rest; e < end; e += kEdgesAtOnce<kQuads>) {
+      Edge edge;
+      load(edge, head, e);
+      scatter(sum, edge, slope);
+    }
+    return score;
+  }
+
+  float bias_gradient = 0;  // of all rows so far
+
+ private:
+  static constexpr int kLanes = kLanesOfEdge<kQuads>;
+  static constexpr int kMany = kKept<kQuads>;
+
+  __device__ void load(Edge& edge, const RowHead& head, std::uint32_t e) const {
+    edge.slot = b_.slots[e];
+    edge.x = value_of(b_, head, e);
+    const bool is_hot = edge.slot < hot_.hot;
+    if (quad_ == 0) {
+      if (is_hot) {
+        edge.linear[0] = One(hot_.linear[edge.slot]);
+      } else {
+        load_linear(edge.linear, linear_of(job_.state, edge.slot), job_.state.planes);
+      }
+    }
+    if constexpr (kQuads > 0) {
+      edge.v = Quad::load(is_hot ? hot_.factors + std::size_t{edge.slot} * (4 * kQuads) + 4 * quad_
+                                 : factors_of<kQuads>(job_.state, edge.slot, quad_));
+    }
+  }
+
+  __device__ void gather(RowSum& sum, const Edge& edge) const {
+    One linear(sum.linear);
+    if (quad_ == 0) Linear<One>::gather(linear, edge.linear[0], One(edge.x));
+    sum.linear = linear.value;
+    if constexpr (kQuads > 0) Machine{}.gather(sum.factors, &edge.v.v.x, 0, edge.x);
+  }
+
+  __device__ void scatter(const RowSum& sum, Edge& edge, float slope) const {
+    const float linear = Linear<One>::scatter(One(edge.x), One(slope)).value;
+    const bool is_hot = edge.slot < hot_.hot;
+    if constexpr (kQuads > 0) {
+      Machine{}.scatter(sum.factors, &edge.v.v.x, 0, edge.x, slope, [&](int, Quad gradient) {
+        if (is_hot) {
+          add_four(hot_.gradient_of(replica_, edge.slot) + 4 * quad_, gradient);
+          return;
+        }
+        float* const at = factors_of<kQuads>(job_.state, edge.slot, quad_);
+        Quad s[kMostPlanes] = {edge.v};
+        load_others(s, at, 4 * kQuads, job_.state.planes);
+        add_step(job_.optimizer, s, at, 4 * kQuads, gradient, job_.factors, 1.0f);
+      });
+    }
+    if (quad_ != 0) return;
+    if (is_hot) {
+      atomicAdd(hot_.gradient_of(replica_, edge.slot) + 4 * kQuads, linear);
+      atomicAdd(hot_.counts + edge.slot, 1u);
+      return;
+    }
+    add_linear_step(job_.optimizer, edge.linear, linear_of(job_.state, edge.slot), linear,
+                    job_.linear, 1.0f);
+  }
+
+  const DeviceJob& job_;
+  const BatchArrays& b_;
+  const Hot& hot_;
+  int quad_;
+  std::uint32_t first_;
+  std::uint32_t replica_;
+};
+
+// The losses that threads of a block have, to *loss.
+__device__ void add_losses(double own, double* loss) {
+  __shared__ double losses[kWarps];
+  const unsigned warp = threadIdx.x / kLanesOfWarp;
+  for (int step = kLanesOfWarp / 2; step >= 1; step /= 2)
+    own += __shfl_xor_sync(kAllLanes, own, step);
+  if (threadIdx.x % kLanesOfWarp == 0) losses[warp] = own;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double sum = 0;
+  for (const double part : losses) sum += part;
+  atomicAdd(loss, sum);
+}
+
+template <int kQuads>
+__global__ void __launch_bounds__(kThreads, 1)
+    flow_kernel(DeviceJob job, BatchArrays b, FlowShape shape, double* loss) {
+  const Hot hot = Hot::at(dynamic_shared<float>(), 4 * kQuads, shape);
+  double losses = 0;
+  for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
+    begin_tile(hot, job.state);
+    __syncthreads();
+    const std::uint32_t begin = tile * shape.tile_rows;
+    const std::uint32_t end = b.rows - begin < shape.tile_rows ? b.rows : begin + shape.tile_rows;
+    RowPass<kQuads> pass(job, b, hot);
+    const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
+    for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp; base < end;
+         base += kWarps * kRowsOfWarp) {
+      float own = 0;  // the score of this lane's row
+      const RowHead head = for_rows(b, base, end, [&](const RowHead& of_row, std::uint32_t, int i) {
+        const float score = pass.run(of_row);
+        if (static_cast<int>(lane) == i) own = score;
+      });
+      if (lane < kRowsOfWarp && base + lane < end) losses += loss_of_row(job.loss, head, own);
+    }
+    if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
+    __syncthreads();
+    end_tile(hot, job);
+    __syncthreads();
+  }
+  add_losses(losses, loss);
+}
+
+}  // namespace
+
+std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept {
+  const std::size_t tile = state.fields > 0 ? FieldTile::floats(state.fields) : 0;
+  return sizeof(float) * (tile + Hot::floats(state.width, shape));
+}
+
+FlowShape flow_shape(const DeviceState& state, std::uint32_t rows) {
+  // What every device that we build for gives a block, less what kernels have beside it.
+  constexpr std::size_t kShared = std::size_t{160} << 10;
+  constexpr std::uint32_t kMostHot = 1024;
+  FlowShape shape;
+  shape.replicas = state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
+  shape.hot = 1;
+  const std::size_t first = flow_shared_bytes(state, shape);
+  shape.hot = 2;
+  const std::size_t each = flow_shared_bytes(state, shape) - first;
+  const std::size_t room = kShared > first ? (kShared - first) / each : 0;
+  shape.hot =
+      static_cast<std::uint32_t>(std::min({std::size_t{state.slots}, std::size_t{kMostHot}, room}));
+  shape.blocks = std::max(1u, blocks_for(rows, shape.tile_rows));
+  return shape;
+}
+
+void flow_on_device(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
+                    double* loss, StreamRef stream) {
+  if (batch.rows == 0) return;  // an empty grid is a launch error
+  if (job.state.fields > 0) return flow_by_field(job, batch, shape, loss, stream);
+  const LaunchShape grid{
+      .grid = shape.blocks, .block = kThreads, .shared_bytes = flow_shared_bytes(job.state, shape)};
+  for_quads(job.state, [&](auto quads) {
+    launch(flow_kernel<quads()>, grid, stream, job, batch, shape, loss);
+  });
+}
+
+}  // namespace motley::wide

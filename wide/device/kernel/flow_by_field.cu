@@ -1,0 +1,175 @@
+// Device half of asynchronous training (kernels.h) for FFM. A block has a row; each of its threads
+// keeps the cells of features that it has read until it has updated them.
+#include "wide/device/kernel/field_rows.cuh"
+#include "wide/device/kernel/hot.cuh"
+
+namespace motley::wide {
+namespace {
+
+// Cells of four factors that a thread keeps: all of a row of 39 features of 39 fields.
+constexpr int kKept = 6;
+
+class FieldPass {
+ public:
+  __device__ FieldPass(const DeviceJob& job, const BatchArrays& b, const FieldTile& tile,
+                       const Hot& hot)
+      : job_(job), b_(b), tile_(tile), hot_(hot) {}
+
+  // Returns the row's score, in all threads.
+  __device__ float run(const RowHead& head, float* slopes) {
+    const std::uint32_t fields = tile_.fields;
+    const std::uint32_t cells = (head.end - head.begin) * fields;
+    find_fields(tile_, b_, head);
+    for (std::uint32_t f = threadIdx.x; f < fields; f += kThreads) tile_.self[f] = 0;
+    __syncthreads();
+    clear_unset();
+    __syncthreads();
+    Quad kept[kKept];
+#pragma unroll
+#pragma GCC unroll 16
+    for (int i = 0; i < kKept; ++i) {
+      const std::uint32_t c = threadIdx.x + static_cast<unsigned>(i) * kThreads;
+      if (c < cells) {
+        kept[i] = weights_of(head, c);
+        gather(head, c, kept[i]);
+      }
+    }
+    for (std::uint32_t c = threadIdx.x + kKept * kThreads; c < cells; c += kThreads)
+      gather(head, c, weights_of(head, c));
+    float part = 0;
+    One linear[kMostPlanes];
+    for (std::uint32_t e = head.begin + threadIdx.x; e < head.end; e += kThreads) {
+      load_weight(linear, b_.slots[e]);
+      part += linear[0].value * value_of(b_, head, e);
+    }
+    __syncthreads();
+    part += score_of_cells(tile_);
+    const float score = hot_.bias[0] + sum_of_block(part, tile_.sums);
+    const float slope = slope_of_row(job_.loss, head, score);
+    *slopes += slope;
+#pragma unroll
+#pragma GCC unroll 16
+    for (int i = 0; i < kKept; ++i) {
+      const std::uint32_t c = threadIdx.x + static_cast<unsigned>(i) * kThreads;
+      if (c < cells) scatter(head, c, kept[i], slope);
+    }
+    for (std::uint32_t c = threadIdx.x + kKept * kThreads; c < cells; c += kThreads)
+      scatter(head, c, weights_of(head, c), slope);
+    for (std::uint32_t e = head.begin + threadIdx.x; e < head.end; e += kThreads) {
+      // Of up to 256 features each thread has its own still.
+      if (head.end - head.begin > kThreads) load_weight(linear, b_.slots[e]);
+      scatter_linear(linear, b_.slots[e], slope * value_of(b_, head, e));
+    }
+    __syncthreads();
+    return score;
+  }
+
+ private:
+  // Cells of T that no edge sets on its own: of fields with none or several, and where a field
+  // meets itself.
+  __device__ void clear_unset() const {
+    const std::uint32_t all = tile_.fields * tile_.fields;
+    for (std::uint32_t c = threadIdx.x; c < all; c += kThreads) {
+      const std::uint32_t to = c / tile_.fields, field = c % tile_.fields;
+      if (to == field || tile_.count(field) != 1) tile_.cells[c] = Quad(0.0f);
+    }
+  }
+
+  // The factors of an edge for a field: of cell c, edge c / fields, field c % fields.
+  __device__ Quad weights_of(const RowHead& head, std::uint32_t c) const {
+    const std::uint32_t slot = b_.slots[head.begin + c / tile_.fields], to = c % tile_.fields;
+    return Quad::load(slot < hot_.hot ? hot_.factors + std::size_t{slot} * hot_.width + 4 * to
+                                      : field_factors_of(job_.state, slot) + 4 * to);
+  }
+
+  __device__ void gather(const RowHead& head, std::uint32_t c, const Quad& w) const {
+    const std::uint32_t e = head.begin + c / tile_.fields, to = c % tile_.fields;
+    const std::uint32_t field = b_.fields[e];
+    const Quad t = w * Quad(value_of(b_, head, e));
+    const bool alone = tile_.count(field) == 1;
+    if (alone) {
+      if (to != field) tile_.cell(to, field) = t;
+      return;
+    }
+    add_four(&tile_.cell(to, field).v.x, t);
+    if (to == field) atomicAdd(tile_.self + field, total(t * t));
+  }
+
+  __device__ void scatter(const RowHead& head, std::uint32_t c, const Quad& w, float slope) const {
+    const std::uint32_t e = head.begin + c / tile_.fields, to = c % tile_.fields;
+    const std::uint32_t field = b_.fields[e], slot = b_.slots[e];
+    if (!job_.complete && !meets(tile_, field, to)) return;
+    const float x = value_of(b_, head, e);
+    Quad t = tile_.cell(field, to);
+    if (to == field && tile_.count(field) > 1) t = t - w * Quad(x);
+    const Quad gradient = Quad(slope * x) * t;
+    if (slot < hot_.hot) {
+      add_four(hot_.gradient_of(0, slot) + 4 * to, gradient);
+      return;
+    }
+    float* const at = field_factors_of(job_.state, slot) + 4 * to;
+    Quad s[kMostPlanes] = {w};
+    load_others(s, at, job_.state.width, job_.state.planes);
+    add_step(job_.optimizer, s, at, job_.state.width, gradient, job_.factors, 1.0f);
+  }
+
+  __device__ void load_weight(One (&linear)[kMostPlanes], std::uint32_t slot) const {
+    if (slot < hot_.hot) {
+      linear[0] = One(hot_.linear[slot]);
+    } else {
+      load_linear(linear, linear_of(job_.state, slot), job_.state.planes);
+    }
+  }
+  __device__ void scatter_linear(One (&linear)[kMostPlanes], std::uint32_t slot,
+                                 float gradient) const {
+    if (slot < hot_.hot) {
+      atomicAdd(hot_.gradient_of(0, slot) + hot_.width, gradient);
+      atomicAdd(hot_.counts + slot, 1u);
+      return;
+    }
+    add_linear_step(job_.optimizer, linear, linear_of(job_.state, slot), gradient, job_.linear,
+                    1.0f);
+  }
+
+  const DeviceJob& job_;
+  const BatchArrays& b_;
+  const FieldTile& tile_;
+  const Hot& hot_;
+};
+
+__global__ void __launch_bounds__(kThreads, 1)
+    flow_fields_kernel(DeviceJob job, BatchArrays b, FlowShape shape, double* loss) {
+  float* const memory = dynamic_shared<float>();
+  const FieldTile of_row = FieldTile::at(memory, job.state.fields);
+  const Hot hot = Hot::at(memory + FieldTile::floats(job.state.fields), job.state.width, shape);
+  double losses = 0;
+  for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
+    begin_tile(hot, job.state);
+    __syncthreads();
+    const std::uint32_t begin = tile * shape.tile_rows;
+    const std::uint32_t end = b.rows - begin < shape.tile_rows ? b.rows : begin + shape.tile_rows;
+    FieldPass pass(job, b, of_row, hot);
+    float slopes = 0;
+    for (std::uint32_t row = begin; row < end; ++row) {
+      const RowHead head = head_at(b, row);
+      const float score = pass.run(head, &slopes);
+      if (threadIdx.x == 0) losses += loss_of_row(job.loss, head, score);
+    }
+    if (threadIdx.x == 0) hot.bias[1] = slopes;
+    __syncthreads();
+    end_tile(hot, job);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) atomicAdd(loss, losses);
+}
+
+}  // namespace
+
+void flow_by_field(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
+                   double* loss, StreamRef stream) {
+  const LaunchShape grid{
+      .grid = shape.blocks, .block = kThreads, .shared_bytes = flow_shared_bytes(job.state, shape)};
+  launch(flow_fields_kernel, grid, stream, job, batch, shape, loss);
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,117 @@
+// wide/device/kernel/hot.cuh: a block's copy of the hot slots in shared memory: their weights as
+// they were when a tile began, and the sums of the tile's gradients, in replicas between which
+// warps take turns, so that fewer add to one word at a time.
+#pragma once
+
+#include "wide/device/kernel/rows.cuh"
+#include "wide/device/kernel/rules.cuh"
+
+namespace motley::wide {
+
+struct Hot {
+  float* factors;    // [hot][width]
+  float* linear;     // [hot]
+  float* gradients;  // [replicas][hot][stride()]: of factors, then the linear one
+  unsigned* counts;  // [hot]: edges of the tile
+  float* bias;       // [2]: as it was, and its gradient
+  std::uint32_t hot, width, replicas;
+
+  static std::size_t floats(std::size_t width, const FlowShape& shape) {
+    return shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2;
+  }
+  __device__ static Hot at(float* memory, std::uint32_t width, const FlowShape& shape) {
+    Hot h;
+    h.hot = shape.hot;
+    h.width = width;
+    h.replicas = shape.replicas;
+    h.factors = memory;
+    h.linear = h.factors + std::size_t{h.hot} * width;
+    h.gradients = h.linear + h.hot;
+    h.counts =
+        reinterpret_cast<unsigned*>(h.gradients + std::size_t{h.replicas} * h.hot * h.stride());
+    h.bias = reinterpret_cast<float*>(h.counts + h.hot);
+    return h;
+  }
+  // Odd, so that neighbouring slots begin in different banks.
+  __device__ std::uint32_t stride() const { return width + 1; }
+  __device__ float* gradient_of(std::uint32_t replica, std::uint32_t slot) const {
+    return gradients + (std::size_t{replica} * hot + slot) * stride();
+  }
+};
+
+__device__ inline float* all_factors_of(const DeviceState& s, std::uint32_t slot) {
+  return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
+}
+
+// A barrier has to follow.
+__device__ inline void begin_tile(const Hot& h, const DeviceState& state) {
+  const std::uint32_t quads = h.width / 4;
+  for (std::uint32_t i = threadIdx.x; i < h.hot * quads; i += kThreads) {
+    const float* const from = all_factors_of(state, i / quads) + 4 * (i % quads);
+    Quad::load(from).store(h.factors + 4 * std::size_t{i});
+  }
+  for (std::uint32_t slot = threadIdx.x; slot < h.hot; slot += kThreads) {
+    h.linear[slot] = linear_of(state, slot)[0];
+    h.counts[slot] = 0;
+  }
+  const std::uint32_t sums = h.replicas * h.hot * h.stride();
+  for (std::uint32_t i = threadIdx.x; i < sums; i += kThreads) h.gradients[i] = 0;
+  if (threadIdx.x == 0) {
+    h.bias[0] = state.shared[Layout::kBias];
+    h.bias[1] = 0;
+  }
+}
+
+__device__ inline void add_four(float* to, const Quad& x) {
+  atomicAdd(to, x.v.x);
+  atomicAdd(to + 1, x.v.y);
+  atomicAdd(to + 2, x.v.z);
+  atomicAdd(to + 3, x.v.w);
+}
+__device__ inline Quad sum_of_replicas(const Hot& h, std::uint32_t slot, std::uint32_t at) {
+  Quad sum(0.0f);
+  for (std::uint32_t replica = 0; replica < h.replicas; ++replica) {
+    const float* const g = h.gradient_of(replica, slot) + at;
+    sum = sum + Quad(make_float4(g[0], g[1], g[2], g[3]));
+  }
+  return sum;
+}
+
+// Updates the hot slots and the bias by what the tile has summed up, between two barriers.
+__device__ inline void end_tile(const Hot& h, const DeviceJob& job) {
+  const DeviceState& state = job.state;
+  const std::uint32_t quads = h.width / 4;
+  for (std::uint32_t i = threadIdx.x; i < h.hot * quads; i += kThreads) {
+    const std::uint32_t slot = i / quads, quad = i % quads;
+    if (h.counts[slot] == 0 || (state.fields > 0 && quad >= state.fields)) continue;
+    const Quad gradient = sum_of_replicas(h, slot, 4 * quad);
+    // An FFM's slot leaves factors alone for fields that it did not meet.
+    if (state.fields > 0 && !job.complete && !(total(gradient * gradient) > 0)) continue;
+    float* const at = all_factors_of(state, slot) + 4 * quad;
+    Quad s[kMostPlanes];
+    s[0] = Quad::load(h.factors + 4 * std::size_t{i});
+    load_others(s, at, h.width, state.planes);
+    add_step(job.optimizer, s, at, h.width, gradient, job.factors,
+             static_cast<float>(h.counts[slot]));
+  }
+  for (std::uint32_t slot = threadIdx.x; slot < h.hot; slot += kThreads) {
+    if (h.counts[slot] == 0) continue;
+    float gradient = 0;
+    for (std::uint32_t replica = 0; replica < h.replicas; ++replica)
+      gradient += h.gradient_of(replica, slot)[h.width];
+    One s[kMostPlanes];
+    load_linear(s, linear_of(state, slot), state.planes);
+    add_linear_step(job.optimizer, s, linear_of(state, slot), gradient, job.linear,
+                    static_cast<float>(h.counts[slot]));
+  }
+  if (threadIdx.x == 0) {
+    float* const bias = state.shared + Layout::kBias;
+    One s[kMostPlanes];
+    s[0] = One(h.bias[0]);
+    load_others(s, bias, state.shared_stride, state.planes);
+    add_step(job.optimizer, s, bias, state.shared_stride, One(h.bias[1]), job.shared, 1.0f);
+    atomicAdd(state.shared + Layout::kUpdates, 1.0f);
+  }
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,102 @@
+// wide/device/kernel/segments.cuh: how a few lanes add up the gradients of a slot's edges, which
+// lie side by side in a batch by feature. Always in the same order, whatever the grid.
+#pragma once
+
+#include "wide/device/kernel/rows.cuh"
+
+namespace motley::wide {
+
+constexpr int kLanesOfGroup = 8;  // that share a segment, or a piece of one
+constexpr unsigned kGroups = kThreads / kLanesOfGroup;
+
+// The lanes of this group; its warp's other groups go their own ways.
+struct Group {
+  unsigned rank;  // among all groups of the grid
+  unsigned all;   // groups of the grid
+  unsigned mask;
+  int lane;
+};
+__device__ inline Group this_group() {
+  const unsigned in_warp = threadIdx.x % kLanesOfWarp / kLanesOfGroup;
+  return {blockIdx.x * kGroups + threadIdx.x / kLanesOfGroup, gridDim.x * kGroups,
+          0xffu << (kLanesOfGroup * in_warp), static_cast<int>(threadIdx.x % kLanesOfGroup)};
+}
+
+template <int kQuads>
+struct Gradient {
+  float linear = 0;
+  Quad factors{0.0f};  // of this lane's four
+};
+
+// Of edges [begin, end) at the weights `v` of their slot; the same in all lanes that have a quad.
+template <int kQuads>
+__device__ Gradient<kQuads> gradient_of(const BatchArrays& b, const DeviceSums& sums,
+                                        const Group& group, std::uint32_t begin, std::uint32_t end,
+                                        const Quad& v) {
+  constexpr int kLanes = kLanesOfEdge<kQuads>;
+  const int quad = group.lane % kLanes;
+  Gradient<kQuads> gradient;
+  const Machine machine;
+  for (std::uint32_t e = begin + static_cast<unsigned>(group.lane / kLanes); e < end;
+       e += kLanesOfGroup / kLanes) {
+    const std::uint32_t row = b.edge_row[e];
+    const Sent sent = sent_to(sums, b, e, row);
+    const float x = sent.x, slope = sent.slope;
+    if (quad == 0) gradient.linear += Linear<One>::scatter(One(x), One(slope)).value;
+    if constexpr (kQuads > 0) {
+      Machine::Sum sum;
+      sum.factors[0] = Quad::load(sums.sums + std::size_t{row} * (4 * kQuads) + 4 * quad);
+      machine.scatter(sum, &v.v.x, 0, x, slope,
+                      [&](int, Quad g) { gradient.factors = gradient.factors + g; });
+    }
+  }
+#pragma unroll
+  for (int step = kLanesOfGroup / 2; step >= kLanes; step /= 2) {
+    gradient.linear = summed(gradient.linear, step, group.mask);
+    if constexpr (kQuads > 0) gradient.factors = summed(gradient.factors, step, group.mask);
+  }
+  return gradient;
+}
+
+// The gradients of all pieces.
+template <int kQuads>
+__device__ void add_up_pieces(const DeviceState& state, const BatchArrays& b,
+                              const DeviceSums& sums) {
+  const Group group = this_group();
+  std::uint32_t segment = 0;
+  for (std::uint32_t piece = group.rank; piece < b.pieces; piece += group.all) {
+    while (b.piece_begin[segment + 1] <= piece) ++segment;
+    Quad v(0.0f);
+    if constexpr (kQuads > 0)
+      v = Quad::load(
+          factors_of<kQuads>(state, b.segment_slot[segment], group.lane % kLanesOfEdge<kQuads>));
+    const auto gradient =
+        gradient_of<kQuads>(b, sums, group, b.piece_edge[piece], b.piece_edge[piece + 1], v);
+    float* const out = sums.partial + std::size_t{piece} * (4 * kQuads + 4);
+    if (kQuads > 0 && group.lane < kQuads) gradient.factors.store(out + 4 * group.lane);
+    if (group.lane == 0) out[4 * kQuads] = gradient.linear;
+  }
+}
+
+// Of a whole segment: from its pieces, in their order, if it has them.
+template <int kQuads>
+__device__ Gradient<kQuads> gradient_of_segment(const BatchArrays& b, const DeviceSums& sums,
+                                                const Group& group, std::uint32_t segment,
+                                                const Quad& v) {
+  if (segment >= b.long_segments) {
+    return gradient_of<kQuads>(b, sums, group, b.segment_begin[segment],
+                               b.segment_begin[segment + 1], v);
+  }
+  Gradient<kQuads> gradient;
+  const std::uint32_t end = b.piece_begin[segment + 1];
+  for (std::uint32_t piece = b.piece_begin[segment]; piece < end; ++piece) {
+    const float* const from = sums.partial + std::size_t{piece} * (4 * kQuads + 4);
+    gradient.linear += from[4 * kQuads];
+    if constexpr (kQuads > 0)
+      gradient.factors =
+          gradient.factors + Quad::load(from + 4 * (group.lane % kLanesOfEdge<kQuads>));
+  }
+  return gradient;
+}
+
+}  // namespace motley::wide

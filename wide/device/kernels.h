@@ -1,0 +1,84 @@
+// wide/device/kernels.h: what runs on a device, as functions that put it into a stream. All memory
+// that they name is the device's. Models: linear ones, FM with 4, 8, 16 or 32 factors as stored,
+// FFM with 4; optimizers: SGD, AdaGrad, FTRL.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/device.h"
+#include "wide/device/batch.h"
+#include "wide/model.h"
+
+namespace motley::wide {
+
+// Of an FFM: whose tile a block's shared memory holds.
+inline constexpr std::uint32_t kMostFields = 96;
+
+// A state (Layout) in device memory.
+struct DeviceState {
+  float* shared = nullptr;
+  float* linear = nullptr;
+  float* factors = nullptr;
+  std::uint32_t slots = 0;
+  std::uint32_t shared_stride = 0;  // between planes of what all samples share
+  std::uint32_t width = 0;          // factors of a slot as stored; 0: a linear model
+  std::uint32_t fields = 0;         // 0: a model that does not look at fields
+  int planes = 1;
+};
+DeviceState state_at(float* state, const Layout& layout) noexcept;
+
+// How a batch is learnt.
+struct DeviceJob {
+  DeviceState state;
+  Loss loss = Loss::kLogistic;
+  Optimizer optimizer = Optimizer::kAdaGrad;
+  Rates linear;
+  Rates factors;
+  Rates shared;
+  bool complete = false;  // every sample has exactly one edge of each field
+};
+
+// What the samples of a batch sum up to, kept between the kernels of by_batch.
+struct DeviceSums {
+  float* sums = nullptr;     // [rows][sum_floats()]
+  float* slopes = nullptr;   // [rows][2]: the loss by the score, and the value of all its edges
+  double* losses = nullptr;  // [rows]
+  float* partial = nullptr;  // [pieces][width + 4]: gradients of pieces; behind factors, linear
+  float* scores = nullptr;   // [rows], or null; then nothing else is written
+};
+// An FM's sums of factors; an FFM's tile of field sums.
+std::size_t sum_floats(const DeviceState& state) noexcept;
+
+// Deterministic: sums and slopes of all rows; gradients of long segments, piece by piece; then each
+// slot is updated once. No atomics, and the same bits for any number of blocks. `blocks`: of each
+// grid; 0: what suits the batch.
+//   bytes  FM, a row of m features, k factors: read m (4 + 4 + 4k) and written 4k + 12; then, an
+//          edge, 8 + 4k read, and a slot's planes read and written once
+void forward_on_device(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
+                       StreamRef stream, unsigned blocks = 0);
+void update_on_device(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
+                      StreamRef stream, unsigned blocks = 0);
+// Updates what all samples share, and adds the losses of the batch to *loss.
+void update_shared_on_device(const DeviceJob& job, std::uint32_t rows, const DeviceSums& sums,
+                             double* loss, StreamRef stream);
+
+// Asynchronous: gather, score, scatter and update in one pass over tiles of rows x {hot, cold}.
+struct FlowShape {
+  unsigned blocks = 1;            // that share the model
+  std::uint32_t tile_rows = 256;  // between two updates of hot slots by a block
+  std::uint32_t hot = 0;          // slots below it are hot
+  std::uint32_t replicas = 1;     // of the gradients of hot slots
+};
+// Bytes of a block's shared memory that `shape` needs.
+std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept;
+// A shape that suits the model: as many hot slots, up to 1,024, as 160 KiB of shared memory hold.
+FlowShape flow_shape(const DeviceState& state, std::uint32_t rows);
+// A row's slots are updated as it is scored: cold ones in the state at once, hot ones by the sum of
+// a tile's gradients, which a block keeps in shared memory beside the weights as they were when the
+// tile began. Adds the losses, each before its row changed anything, to *loss.
+//   bytes  a cold slot of FM: read 4k + 8 to gather and 4k to update, added to by atomics 8k + 8
+void flow_on_device(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
+                    double* loss, StreamRef stream);
+
+}  // namespace motley::wide

@@ -1,0 +1,33 @@
+// wide/device/kernels.h in a build without CUDA.
+#include "comm/error.h"
+#include "wide/device/kernels.h"
+
+namespace motley::wide {
+namespace {
+
+[[noreturn]] void unavailable() {
+  throw Error(ErrorCode::kUnavailable,
+              "CUDA is not in this build. Configure with -DMOTLEY_CUDA=ON, or use the CPU.");
+}
+
+}  // namespace
+
+void forward_on_device(const DeviceJob&, const BatchArrays&, const DeviceSums&, StreamRef,
+                       unsigned) {
+  unavailable();
+}
+void update_on_device(const DeviceJob&, const BatchArrays&, const DeviceSums&, StreamRef,
+                      unsigned) {
+  unavailable();
+}
+void update_shared_on_device(const DeviceJob&, std::uint32_t, const DeviceSums&, double*,
+                             StreamRef) {
+  unavailable();
+}
+std::size_t flow_shared_bytes(const DeviceState&, const FlowShape&) noexcept { return 0; }
+FlowShape flow_shape(const DeviceState&, std::uint32_t) { unavailable(); }
+void flow_on_device(const DeviceJob&, const BatchArrays&, const FlowShape&, double*, StreamRef) {
+  unavailable();
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,78 @@
+#include "wide/file/whole_file.h"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "comm/error.h"
+
+namespace motley::wide {
+namespace {
+
+std::uint32_t crc_on(std::uint32_t crc, const void* data, std::size_t n) {
+  return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), n));
+}
+
+OpenFile open(const std::string& path, const char* mode) {
+  OpenFile file(std::fopen(path.c_str(), mode));
+  if (file == nullptr) throw_errno("open " + path);
+  return file;
+}
+
+}  // namespace
+
+WholeFile::WholeFile(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, none);
+  replaces_ = !std::filesystem::exists(path, none) || is_regular_file(target, none);
+  last_ = none ? path : target.string();
+  fresh_ = replaces_ ? last_ + ".tmp" : path;
+  file_ = open(fresh_, "wb");
+}
+
+WholeFile::~WholeFile() {
+  if (file_ == nullptr) return;
+  file_.reset();
+  if (replaces_) std::remove(fresh_.c_str());
+}
+
+void WholeFile::put(const void* data, std::size_t n) {
+  if (n > 0 && std::fwrite(data, 1, n, file_.get()) != n) throw_errno("write " + fresh_);
+  crc_ = crc_on(crc_, data, n);
+}
+
+void WholeFile::commit() {
+  const bool flushed = std::fflush(file_.get()) == 0;
+  // EINVAL: a device or pipe has nothing to keep.
+  if (!flushed || (fsync(fileno(file_.get())) != 0 && errno != EINVAL)) {
+    throw_errno("write " + fresh_);
+  }
+  if (replaces_ && std::rename(fresh_.c_str(), last_.c_str()) != 0) {
+    throw_errno("rename " + fresh_ + " to " + last_);
+  }
+  file_.reset();
+}
+
+SizedFile::SizedFile(const std::string& path) : path_(path), file_(open(path, "rb")) {
+  if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw_errno("seek in " + path);
+  const long size = std::ftell(file_.get());
+  if (size < 0) throw_errno("seek in " + path);
+  size_ = static_cast<std::uint64_t>(size);
+  std::rewind(file_.get());
+}
+
+void SizedFile::get(void* data, std::size_t n) {
+  if (n > 0 && std::fread(data, 1, n, file_.get()) != n) {
+    if (std::ferror(file_.get()) != 0) throw_errno("read " + path_);
+    fail("ends too early: it was truncated");
+  }
+  crc_ = crc_on(crc_, data, n);
+}
+
+void SizedFile::fail(const std::string& what) const {
+  throw Error(ErrorCode::kInvalid, path_ + ": " + what);
+}
+
+}  // namespace motley::wide

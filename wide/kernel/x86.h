@@ -1,0 +1,48 @@
+// wide/kernel/x86.h: what pack.h asks of an A, for the vectors of AVX2; AVX-512 builds on it.
+#pragma once
+
+#include <immintrin.h>
+
+#include "wide/kernel/pack.h"
+
+namespace motley::wide {
+
+// Vectors of up to 8 lanes. Inlined: see pack.h.
+struct UpTo8Lanes {
+  using V1 = Vector<1>;
+  using V2 = Vector<2>;
+  using V4 = Vector<4>;
+  using V8 = Vector<8>;
+
+  template <class V>
+  [[gnu::always_inline]] static __m128 low(V v) {
+    __m128 wide = _mm_setzero_ps();
+    std::memcpy(&wide, &v, sizeof v);
+    return wide;
+  }
+  template <class V>
+  [[gnu::always_inline]] static V narrow(__m128 wide) {
+    V v;
+    std::memcpy(&v, &wide, sizeof v);
+    return v;
+  }
+
+  [[gnu::always_inline]] static V1 root(V1 v) { return narrow<V1>(_mm_sqrt_ss(low(v))); }
+  [[gnu::always_inline]] static V1 inverse_root(V1 v) { return narrow<V1>(_mm_rsqrt_ss(low(v))); }
+  [[gnu::always_inline]] static V1 smaller(V1 a, V1 b) {
+    return narrow<V1>(_mm_min_ss(low(a), low(b)));
+  }
+  [[gnu::always_inline]] static V1 larger(V1 a, V1 b) {
+    return narrow<V1>(_mm_max_ss(low(a), low(b)));
+  }
+  [[gnu::always_inline]] static V4 root(V4 v) { return V4(_mm_sqrt_ps(v)); }
+  [[gnu::always_inline]] static V4 inverse_root(V4 v) { return V4(_mm_rsqrt_ps(v)); }
+  [[gnu::always_inline]] static V4 smaller(V4 a, V4 b) { return V4(_mm_min_ps(a, b)); }
+  [[gnu::always_inline]] static V4 larger(V4 a, V4 b) { return V4(_mm_max_ps(a, b)); }
+  [[gnu::always_inline]] static V8 root(V8 v) { return V8(_mm256_sqrt_ps(v)); }
+  [[gnu::always_inline]] static V8 inverse_root(V8 v) { return V8(_mm256_rsqrt_ps(v)); }
+  [[gnu::always_inline]] static V8 smaller(V8 a, V8 b) { return V8(_mm256_min_ps(a, b)); }
+  [[gnu::always_inline]] static V8 larger(V8 a, V8 b) { return V8(_mm256_max_ps(a, b)); }
+};
+
+}  // namespace motley::wide
