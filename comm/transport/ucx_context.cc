@@ -107,6 +107,10 @@ UcxContext make_ucx_context(const UcxNetwork& network) {
   // (assertion in uct_tcp_iface.c), as when both connections with a peer that died break: no
   // batches.
   set(config, tcp_key("MAX_POLL"), "1");
+  // UCX 1.13 stops the program when a peer dies between the end of connect() and the first word to
+  // it, which it sends before it counts the connection as its own (assertion in tcp_ep.c): no
+  // waiting in connect().
+  set(config, tcp_key("CONN_NB"), "y");
   ucp_config_modify(config, "MEMTYPE_CACHE", "n");  // all memory is given to UCX with its type
   ucp_config_modify(config, "WARN_UNUSED_ENV_VARS", "n");
   choose_network(config, network);
