@@ -1,8 +1,8 @@
 // moe/builder.h: makes the programs (program.h) of a layer. A strategy that orders or cuts the work
 // in another way is another builder; what its operations do stays the same.
 //
-//   TokenAllToAll builder({.degree = 2, .lane = lane_of(comm.topology())});
-//   const Program forward = builder.forward(shape, rows);      // rows: of this rank's plan
+//   TokenAllToAll builder({.lane = lane_of(comm.topology())});
+//   const Program forward = builder.forward(shape, exchange.rows());
 //
 // All ranks build with equal shapes and options, so that their programs are alike.
 #pragma once
@@ -11,12 +11,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "comm/topology.h"
 #include "moe/placement.h"
-#include "moe/plan.h"
 #include "moe/program.h"
+#include "moe/rank_rows.h"
 
 namespace motley::moe {
 
@@ -28,18 +27,18 @@ struct LayerShape {
   std::size_t value_bytes = 4;
 };
 
-// Of one rank in one step: what it sends and gets.
-struct RankRows {
-  int rank = 0;
-  std::int64_t tokens = 0;
-  std::vector<std::vector<std::int64_t>> sent;      // [ranks][experts of that rank]
-  std::vector<std::vector<std::int64_t>> received;  // [ranks][experts of this rank]
+// What all ranks send in a step, of which one is to be known.
+struct RowCounts {
+  const Placement& placement;
+  std::span<const std::int64_t> counts;  // [ranks, physical experts], rows from each for each
+  int rank = 0;                          // to be known
+  std::int64_t tokens = 0;               // of that rank
+  int degree = 1;                        // as in ExchangeOptions
+  std::size_t piece_rows = 512;
 };
-
-// Of a plan, and what every rank sends to each of this one's experts, [ranks, mine]: as for
-// make_receive_plan(). Throws kInvalid if those are not of the placement's sizes.
-RankRows rows_of(const Plan& plan, const Placement& placement,
-                 std::span<const std::int64_t> counts);
+// As an exchange of kind flat would cut them. Throws kInvalid if the counts are not of the
+// placement's size or negative, or the rank is not in it.
+RankRows rows_of(const RowCounts& counts);
 
 // The lane of calls among all ranks of a topology.
 Lane lane_of(const Topology& topology);
@@ -55,21 +54,20 @@ class Builder {
 };
 
 struct TokenAllToAllOptions {
-  int degree = 1;  // chunks of the pipeline, at least 1
   Lane lane = Lane::kIntraHost;
   std::string algorithm = {};  // of comm's all_to_all_v; empty: chosen
 };
 
-// Tokens go to their experts and come back. Each rank's experts are dealt into `degree` chunks, in
-// order: chunk c of n has experts [c * mine / n, (c + 1) * mine / n), so that every expert's rows
-// are multiplied at once, whatever the degree, which so changes no bit. Chunk by chunk
+// Tokens go to their experts and come back, chunk by chunk as the rows are cut:
 //   encode, dispatch, experts, combine;   then once: decode
 // Rows are packed for all chunks first, then experts computed in order of chunks; dispatches come
 // before combines. That is the order of least time for two lanes: Shi et al., "ScheMoE", EuroSys
-// 2024, theorem 1. Backward is the same with gradients.
+// 2024, theorem 1. Backward is the same with gradients; those of weights are worked out while the
+// first chunks travel, those of parameters, of all chunks at once, while the last do, so that
+// chunks change no bit.
 class TokenAllToAll final : public Builder {
  public:
-  // Throws kInvalid for a degree below 1 and a lane that does not talk.
+  // Throws kInvalid for a lane that does not talk.
   explicit TokenAllToAll(TokenAllToAllOptions options);
 
   std::string name() const override;
@@ -78,16 +76,12 @@ class TokenAllToAll final : public Builder {
 
  private:
   struct Kinds;
+  struct Chain;
+  Chain add_chunk(Program& program, const LayerShape& shape, const RankRows& rows,
+                  const Kinds& kinds, const Chain& before) const;
   Program build(const LayerShape& shape, const RankRows& rows, const Kinds& kinds) const;
 
   TokenAllToAllOptions options_;
 };
-
-// Experts [first, first + count) of `mine` that are in chunk `chunk` of `degree`.
-struct ChunkRange {
-  std::size_t first = 0;
-  std::size_t count = 0;
-};
-ChunkRange chunk_range(std::size_t mine, int chunk, int degree);
 
 }  // namespace motley::moe

@@ -20,7 +20,8 @@ constexpr int kRounds = 12;                               // of weighting anew
 constexpr int kSweeps = 400;
 
 bool multiplies(OpKind kind) {
-  return kind == OpKind::kExperts || kind == OpKind::kExpertsGradient;
+  return kind == OpKind::kExperts || kind == OpKind::kExpertsGradient ||
+         kind == OpKind::kParametersGradient;
 }
 bool exchanges(OpKind kind) { return kind == OpKind::kDispatch || kind == OpKind::kCombine; }
 

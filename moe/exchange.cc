@@ -119,81 +119,89 @@ Request Exchange::Impl::exchange_rows(std::span<const float> in,
   return comm->all_to_all_v({in, in_counts}, {out, out_counts}, call_options);
 }
 
-void Exchange::post_dispatch(int chunk, const Tokens& tokens, Workers& workers) {
-  Impl& x = *impl_;
-  if (chunk == 0) {
-    x.tokens = tokens;
-    x.columns = tokens.columns;
-    x.dispatches.clear();
-    x.scale_of_row.clear();
-    const bool at_once = tokens.scale.has_value() && !x.per_host();
-    for (std::size_t i = 0; at_once && i < x.choice.size(); ++i) {
-      x.scale_of_row.push_back((*tokens.scale)[static_cast<std::size_t>(x.choice[i])]);
-    }
-    if (!x.is_local()) {
-      x.received.resize(computed_rows() * x.columns, x.fill);
-      if (!x.per_host()) x.send.resize(sent_rows() * x.columns, x.fill);
-    }
+RankRows Exchange::rows() const {
+  const Impl& x = *impl_;
+  RankRows rows =
+      exchange::rank_rows(x.route, x.comm->rank(), static_cast<std::int64_t>(x.plan->tokens));
+  if (!x.per_host()) return rows;
+  for (ChunkRows& chunk : rows.chunks) {
+    std::ranges::fill(chunk.dispatch.sent, 0);
+    std::ranges::fill(chunk.dispatch.received, 0);
   }
-  if (x.is_local()) return;
-  ++x.counters.exchanges;
-  if (!x.per_host()) return x.dispatch_chunk(chunk, workers);
-  if (chunk == 0) x.dispatch_per_host(workers);
+  RowExchange& first = rows.chunks[0].dispatch;
+  const exchange::Forwarding& f = x.forwarding;
+  for (std::size_t r = 0; r < first.sent.size(); ++r) {
+    first.sent[r] = static_cast<std::int64_t>(f.cross_send[r] + f.send[r]);
+    first.received[r] = static_cast<std::int64_t>(f.cross_receive[r] + f.receive[r]);
+  }
+  return rows;
+}
+std::string Exchange::algorithm() const { return impl_->algorithm(); }
+
+void Exchange::Impl::begin_dispatch(const Exchange::Tokens& with) {
+  tokens = with;
+  columns = tokens.columns;
+  scale_of_row.clear();
+  const bool at_once = tokens.scale.has_value() && !per_host();
+  for (std::size_t i = 0; at_once && i < choice.size(); ++i) {
+    scale_of_row.push_back((*tokens.scale)[static_cast<std::size_t>(choice[i])]);
+  }
+  if (is_local()) return;
+  received.resize(route.arrival.size() * columns, fill);
+  if (!per_host()) send.resize(route.sent.size() * columns, fill);
 }
 
-void Exchange::Impl::dispatch_chunk(int chunk, Workers& workers) {
-  const exchange::Chunk& c = route.chunks[static_cast<std::size_t>(chunk)];
-  const std::span<float> rows = send.span().subspan(c.send_first * columns, c.send_rows * columns);
-  const std::span<const float> scales = scale_of_row;
-  encode_rows({.out = rows,
-               .in = tokens.rows,
-               .index = std::span(token).subspan(c.send_first, c.send_rows),
-               .scale = scales.empty() ? scales : scales.subspan(c.send_first, c.send_rows),
-               .columns = columns},
-              workers);
-  count(c.send);
-  dispatches.push_back(exchange_rows(
-      rows, c.send, received.span().subspan(c.receive_first * columns, c.receive_rows * columns),
-      c.receive, columns, call()));
-}
-
-void Exchange::await_dispatch(int chunk, std::span<float> out, Workers& workers) {
+void Exchange::pack_dispatch(int chunk, const Tokens& tokens, Workers& workers) {
   Impl& x = *impl_;
-  const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
-  const std::span<float> rows =
-      out.subspan(c.receive_first * x.columns, c.receive_rows * x.columns);
-  if (x.is_local()) {
-    // In the order of computing, the send buffer's.
-    const std::span<const float> scales = x.scale_of_row;
-    encode_rows({.out = rows,
-                 .in = x.tokens.rows,
-                 .index = std::span(x.token).subspan(c.receive_first, c.receive_rows),
-                 .scale = scales.empty() ? scales : scales.subspan(c.receive_first, c.receive_rows),
-                 .columns = x.columns},
-                workers);
+  if (chunk == 0) x.begin_dispatch(tokens);
+  if (x.is_local()) return;
+  if (x.per_host()) {
+    if (chunk == 0) x.pack_crossing(workers);
     return;
   }
-  if (x.per_host()) {
-    if (chunk == 0) {
-      for (Request& request : x.dispatches) request.wait();
-    }
-  } else {
-    x.dispatches[static_cast<std::size_t>(chunk)].wait();
-  }
-  const std::span<const float> scales =
-      x.per_host() ? std::span<const float>(x.scale_of_row) : std::span<const float>();
-  encode_rows({.out = rows,
-               .in = x.received.span(),
-               .index = std::span(x.arrival).subspan(c.receive_first, c.receive_rows),
-               .scale = scales.empty() ? scales : scales.subspan(c.receive_first, c.receive_rows),
+  const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
+  const std::span<const float> scales = x.scale_of_row;
+  encode_rows({.out = x.send.span().subspan(c.send_first * x.columns, c.send_rows * x.columns),
+               .in = x.tokens.rows,
+               .index = std::span<const std::int64_t>(x.token).subspan(c.send_first, c.send_rows),
+               .scale = scales.empty() ? scales : scales.subspan(c.send_first, c.send_rows),
                .columns = x.columns},
               workers);
 }
 
-void Exchange::post_combine(int chunk, std::span<const float> in, Workers& workers) {
+Request Exchange::dispatch(int chunk) {
+  Impl& x = *impl_;
+  if (x.is_local()) return {};
+  ++x.counters.exchanges;
+  if (x.per_host()) return chunk == 0 ? x.dispatch_per_host() : Request();
+  const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
+  x.count(c.send);
+  return x.exchange_rows(
+      x.send.span().subspan(c.send_first * x.columns, c.send_rows * x.columns), c.send,
+      x.received.span().subspan(c.receive_first * x.columns, c.receive_rows * x.columns), c.receive,
+      x.columns, x.call());
+}
+
+void Exchange::unpack_dispatch(int chunk, std::span<float> out, Workers& workers) {
+  Impl& x = *impl_;
+  const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
+  // Where rows need not travel they are made now: the send buffer is in the order of computing.
+  const bool scaled_here = x.is_local() || x.per_host();
+  const std::span<const float> scales =
+      scaled_here ? std::span<const float>(x.scale_of_row) : std::span<const float>();
+  const std::vector<std::int64_t>& index = x.is_local() ? x.token : x.arrival;
+  encode_rows(
+      {.out = out.subspan(c.receive_first * x.columns, c.receive_rows * x.columns),
+       .in = x.is_local() ? x.tokens.rows : std::span<const float>(x.received.span()),
+       .index = std::span<const std::int64_t>(index).subspan(c.receive_first, c.receive_rows),
+       .scale = scales.empty() ? scales : scales.subspan(c.receive_first, c.receive_rows),
+       .columns = x.columns},
+      workers);
+}
+
+void Exchange::pack_combine(int chunk, std::span<const float> in, Workers& workers) {
   Impl& x = *impl_;
   if (chunk == 0) {
-    x.combines.clear();
     x.local = in;
     if (!x.is_local()) {
       x.back.resize(computed_rows() * x.columns, x.fill);
@@ -202,25 +210,29 @@ void Exchange::post_combine(int chunk, std::span<const float> in, Workers& worke
   }
   if (x.is_local()) return;
   const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
-  const std::span<float> rows =
-      x.back.span().subspan(c.receive_first * x.columns, c.receive_rows * x.columns);
-  encode_rows({.out = rows,
-               .in = in,
-               .index = std::span(x.route.computed).subspan(c.receive_first, c.receive_rows),
-               .columns = x.columns},
-              workers);
-  ++x.counters.exchanges;
-  x.count(c.receive);
-  x.combines.push_back(x.exchange_rows(
-      rows, c.receive, x.returned.span().subspan(c.send_first * x.columns, c.send_rows * x.columns),
-      c.send, x.columns, x.call()));
+  const std::span<const std::int64_t> computed = x.route.computed;
+  encode_rows(
+      {.out = x.back.span().subspan(c.receive_first * x.columns, c.receive_rows * x.columns),
+       .in = in,
+       .index = computed.subspan(c.receive_first, c.receive_rows),
+       .columns = x.columns},
+      workers);
 }
 
-std::span<const float> Exchange::await_combine() {
+Request Exchange::combine(int chunk) {
   Impl& x = *impl_;
-  if (x.is_local()) return x.local;
-  for (Request& request : x.combines) request.wait();
-  return x.returned.span();
+  if (x.is_local()) return {};
+  const exchange::Chunk& c = x.route.chunks[static_cast<std::size_t>(chunk)];
+  ++x.counters.exchanges;
+  x.count(c.receive);
+  return x.exchange_rows(
+      x.back.span().subspan(c.receive_first * x.columns, c.receive_rows * x.columns), c.receive,
+      x.returned.span().subspan(c.send_first * x.columns, c.send_rows * x.columns), c.send,
+      x.columns, x.call());
+}
+
+std::span<const float> Exchange::combined() const {
+  return impl_->is_local() ? impl_->local : std::span<const float>(impl_->returned.span());
 }
 
 }  // namespace motley::moe

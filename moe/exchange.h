@@ -2,15 +2,19 @@
 //
 //   Exchange exchange(comm, placement, {.kind = ExchangeKind::kTwoLevel, .degree = 2});
 //   exchange.begin({.plan = &plan});                         // counts: always, on every rank
-//   for (int c = 0; c < exchange.chunks(); ++c) exchange.post_dispatch(c, tokens, workers);
 //   for (int c = 0; c < exchange.chunks(); ++c) {
-//     exchange.await_dispatch(c, rows, workers);             // compute on segments(c) of them
-//     exchange.post_combine(c, results, workers);
+//     exchange.pack_dispatch(c, tokens, workers);
+//     exchange.dispatch(c).wait();
+//     exchange.unpack_dispatch(c, rows, workers);            // compute on segments(c) of them
+//     exchange.pack_combine(c, results, workers);
+//     exchange.combine(c).wait();
 //   }
-//   exchange.await_combine();                                // rows as they were sent
+//   exchange.combined();                                     // rows as they were sent
 //
 // All ranks of the placement call the same in the same order, whatever their plans are: no call is
-// left out for want of rows. Bits never depend on kind or degree.
+// left out for want of rows. Bits never depend on kind or degree. dispatch() and combine(), in one
+// order, may be called by another thread than the rest, so that chunks travel while others are
+// computed (executor.h).
 #pragma once
 
 #include <cstddef>
@@ -19,12 +23,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "comm/communicator.h"
 #include "moe/expert_compute.h"
 #include "moe/placement.h"
 #include "moe/plan.h"
+#include "moe/rank_rows.h"
 
 namespace motley::moe {
 
@@ -98,22 +103,32 @@ class Exchange {
   // computing.
   bool is_local() const noexcept;
 
-  // Posts the dispatch of a chunk; chunks ascending. `scale` [tokens * top_k] multiplies rows by
-  // choice.
+  // How many rows go where: what a builder (builder.h) makes a program from.
+  RankRows rows() const;
+  // Of comm's all_to_all_v that carries them.
+  std::string algorithm() const;
+
+  // Makes the rows of a chunk that are to be sent; chunks ascending. `scale` [tokens * top_k]
+  // multiplies rows by choice.
   struct Tokens {
-    std::span<const float> rows;                    // [tokens, columns]
+    std::span<const float> rows;                    // [tokens, columns], until all are dispatched
     std::optional<std::span<const float>> scale{};  // given on all ranks, or on none
     std::size_t columns = 1;
   };
-  void post_dispatch(int chunk, const Tokens& tokens, Workers& workers);
-  // Its rows, in the order of computing, once they are here: overwrites those of the chunk in `out`
-  // [computed_rows, columns].
-  void await_dispatch(int chunk, std::span<float> out, Workers& workers);
-  // Posts the way back of what was computed, `in` [computed_rows, columns].
-  void post_combine(int chunk, std::span<const float> in, Workers& workers);
-  // Waits for all of them: the rows as they were sent, [sent_rows, columns], in order of place();
-  // valid until the next post_dispatch().
-  std::span<const float> await_combine();
+  void pack_dispatch(int chunk, const Tokens& tokens, Workers& workers);
+  // Posts the dispatch of what is packed; chunks ascending.
+  [[nodiscard]] Request dispatch(int chunk);
+  // Its rows, in the order of computing, once the dispatches of this chunk and those before are
+  // complete: overwrites those of the chunk in `out` [computed_rows, columns].
+  void unpack_dispatch(int chunk, std::span<float> out, Workers& workers);
+  // Makes the rows of the way back of what was computed, `in` [computed_rows, columns], which must
+  // stay until combined() is no longer wanted; chunks ascending. From chunk 0 on what combined()
+  // told last is no more.
+  void pack_combine(int chunk, std::span<const float> in, Workers& workers);
+  [[nodiscard]] Request combine(int chunk);
+  // The rows as they were sent, [sent_rows, columns], in order of place(), once all combines are
+  // complete.
+  std::span<const float> combined() const;
 
   const ExchangeCounters& counters() const noexcept;
   // What rows are before they are written, for tests.

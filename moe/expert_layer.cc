@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "comm/error.h"
 #include "comm/topology.h"
+#include "moe/builder.h"
 #include "moe/digest.h"
 #include "moe/expert_shards.h"
+#include "moe/layer/replica_sums.h"
 #include "moe/rows.h"
 
 namespace motley::moe {
@@ -36,56 +37,6 @@ void require_alike(const Placement& placement) {
   }
 }
 
-// Slots that hold the same on other ranks, with those ranks.
-struct Twins {
-  Group group;
-  std::vector<std::size_t> slots;  // of this rank, in the order of experts
-};
-
-// The ranks that hold `shard` of `expert`, by replica.
-std::vector<int> holders(const Placement& placement, std::int32_t expert, int shard) {
-  std::vector<int> ranks;
-  for (int r = 0; r < placement.replicas(expert); ++r) {
-    const auto number = placement.replica(expert, r)[static_cast<std::size_t>(shard)];
-    const int rank = placement.physical()[static_cast<std::size_t>(number)].rank;
-    if (std::ranges::find(ranks, rank) != ranks.end()) {
-      throw Error(
-          ErrorCode::kInvalid,
-          fmt::format("moe layer: rank {} holds two replicas of expert {}. It can hold one.", rank,
-                      expert));
-    }
-    ranks.push_back(rank);
-  }
-  return ranks;
-}
-
-// Every set of ranks has the same number on all ranks, whether they are in it or not.
-std::vector<Twins> twins_of(const Placement& placement, int rank, std::uint64_t first_group) {
-  std::map<std::vector<int>, std::uint64_t> number;
-  std::map<std::uint64_t, Twins> mine;
-  const std::span<const PhysicalExpert> own = placement.of_rank(rank);
-  for (std::int32_t e = 0; e < placement.experts(); ++e) {
-    for (int shard = 0; shard < placement.most_shards(); ++shard) {
-      const std::vector<int> ranks = holders(placement, e, shard);
-      if (ranks.size() == 1) continue;
-      const std::uint64_t id = number.try_emplace(ranks, number.size()).first->second;
-      for (std::size_t slot = 0; slot < own.size(); ++slot) {
-        if (own[slot].expert != e || own[slot].shard != shard) continue;
-        mine.try_emplace(id, Twins{Group(ranks, {.id = first_group + id}), {}})
-            .first->second.slots.push_back(slot);
-      }
-    }
-  }
-  if (!number.empty() && first_group == 0) {
-    throw Error(ErrorCode::kInvalid,
-                "moe layer: first_group is 0, but experts have replicas. Give each layer of a "
-                "communicator ids of its own.");
-  }
-  std::vector<Twins> all;
-  for (auto& [id, twins] : mine) all.push_back(std::move(twins));
-  return all;
-}
-
 std::vector<OutputBias> biases(std::span<const PhysicalExpert> experts) {
   std::vector<OutputBias> bias;
   for (const PhysicalExpert& p : experts) {
@@ -107,10 +58,14 @@ struct ExpertLayer::Impl {
         workers(options.threads),
         shape(shard_of(options.shape, placement.most_shards())),
         compute(shape, workers, biases(placement.of_rank(comm_.rank()))),
-        twins(twins_of(placement, comm_.rank(), options.first_group)),
+        replicas(placement, comm_.rank(), options.first_group),
         parameters(placement.of_rank(comm_.rank()).size() * shape.slot_count()),
-        gradients(parameters.size()) {
+        gradients(parameters.size()),
+        builder({.lane = lane_of(comm_.topology()), .algorithm = exchange.algorithm()}),
+        executor(comm_.clock(), comm_.rank(), options.lanes) {
     exchange.fill(options.fill);
+    bind_forward();
+    bind_backward();
     for (std::size_t i = 0; i < placement.of_rank(comm_.rank()).size(); ++i) {
       slots.push_back(slot(std::span<const float>(parameters), i));
       gradient_slots.push_back(slot(std::span(gradients), i));
@@ -133,7 +88,19 @@ struct ExpertLayer::Impl {
         .value();
   }
   std::size_t width() const { return static_cast<std::size_t>(shape.width); }
+  LayerShape costs() const {
+    return {.width = shape.width,
+            .hidden = shape.hidden,
+            .matrices = shape.form == ExpertForm::kGated ? 3 : 2};
+  }
+  void bind_forward();
+  void bind_backward();
+  void run(Program made) {
+    program = std::move(made);
+    timeline = executor.run(program);
+  }
   void make(const ExpertLayerInput& input, std::span<float> y);
+  void check_backward(std::span<const float> dy_given, const ExpertLayerGradient& out) const;
   void locate_rows();
   RowDecoding decoding(std::span<float> out, std::span<const float> in) const {
     return {.out = out,
@@ -152,12 +119,22 @@ struct ExpertLayer::Impl {
   Workers workers;
   ExpertShape shape;
   ExpertCompute compute;
-  std::vector<Twins> twins;
+  ReplicaSums replicas;
   std::vector<float> parameters, gradients;
   std::vector<std::span<const float>> slots;
   std::vector<std::span<float>> gradient_slots;
+  TokenAllToAll builder;
+  Executor executor;
+  Program program;
+  Timeline timeline;
+
+  // Arguments of the call under way.
+  std::span<const float> x_in, dy_in;
+  std::span<float> y_out;
+  ExpertLayerGradient gradient_out{};
 
   // Of the last forward.
+  bool ready = false;  // it succeeded
   Routing routing;
   Plan plan;
   std::vector<std::int64_t> row;        // [tokens, top_k, shards], in what comes back
@@ -191,11 +168,21 @@ std::span<float> ExpertLayer::parameters() noexcept { return impl_->parameters; 
 std::span<const float> ExpertLayer::parameters() const noexcept { return impl_->parameters; }
 std::span<float> ExpertLayer::gradients() noexcept { return impl_->gradients; }
 const Plan& ExpertLayer::plan() const noexcept { return impl_->plan; }
+const Program& ExpertLayer::program() const noexcept { return impl_->program; }
+const Timeline& ExpertLayer::timeline() const noexcept { return impl_->timeline; }
 const ExchangeCounters& ExpertLayer::counters() const noexcept {
   return impl_->exchange.counters();
 }
 
 void ExpertLayer::load(std::int32_t expert, std::span<const float> slot) {
+  if (expert < 0 || expert >= placement().experts() ||
+      slot.size() != options().shape.slot_count()) {
+    throw Error(
+        ErrorCode::kInvalid,
+        fmt::format("moe layer: {} numbers of expert {}, but there are {} experts of {}. "
+                    "Pass the whole slot of one of them.",
+                    slot.size(), expert, placement().experts(), options().shape.slot_count()));
+  }
   for (std::size_t i = 0; i < experts().size(); ++i) {
     const PhysicalExpert& mine = experts()[i];
     if (mine.expert != expert) continue;
@@ -237,6 +224,7 @@ void ExpertLayer::forward(const ExpertLayerInput& input, std::span<float> y) {
   } catch (...) {
     error = std::current_exception();  // the others must hear of it
   }
+  l.ready = false;
   l.exchange.begin({error ? nullptr : &l.plan, input.routing.tokens, error, l.agreement()});
   l.locate_rows();
 
@@ -244,78 +232,99 @@ void ExpertLayer::forward(const ExpertLayerInput& input, std::span<float> y) {
   l.x.resize(numbers, l.options.fill);
   l.y.resize(numbers, l.options.fill);
   l.compute.reserve(l.saved, l.exchange.computed_rows(), l.options.fill);
-  for (int c = 0; c < l.exchange.chunks(); ++c) {
-    l.exchange.post_dispatch(c, {.rows = input.x, .columns = l.width()}, l.workers);
-  }
-  for (int c = 0; c < l.exchange.chunks(); ++c) {
-    l.exchange.await_dispatch(c, l.x.span(), l.workers);
-    l.compute.forward({l.slots, l.exchange.segments(c), l.x.span(), l.y.span()}, l.saved);
-    l.exchange.post_combine(c, l.y.span(), l.workers);
-  }
-  l.outputs_here = l.exchange.await_combine();
-  RowDecoding decoding = l.decoding(y, l.outputs_here);
-  decoding.weight = l.plan.weight;
-  decode_rows(decoding, l.workers);
+  l.x_in = input.x;
+  l.y_out = y;
+  l.run(l.builder.forward(l.costs(), l.exchange.rows()));
+  l.ready = true;
+}
+
+void ExpertLayer::Impl::bind_forward() {
+  executor.bind(OpKind::kEncode, [this](const Op& op, int) {
+    exchange.pack_dispatch(op.chunk, {.rows = x_in, .columns = width()}, workers);
+  });
+  executor.bind_call(OpKind::kDispatch,
+                     [this](const Op& op, int) { return exchange.dispatch(op.chunk); });
+  executor.bind(OpKind::kExperts, [this](const Op& op, int) {
+    exchange.unpack_dispatch(op.chunk, x.span(), workers);
+    compute.forward({slots, exchange.segments(op.chunk), x.span(), y.span()}, saved);
+    exchange.pack_combine(op.chunk, y.span(), workers);
+  });
+  executor.bind_call(OpKind::kCombine,
+                     [this](const Op& op, int) { return exchange.combine(op.chunk); });
+  executor.bind(OpKind::kDecode, [this](const Op&, int) {
+    outputs_here = exchange.combined();
+    RowDecoding weighted = decoding(y_out, outputs_here);
+    weighted.weight = plan.weight;
+    decode_rows(weighted, workers);
+  });
 }
 
 void ExpertLayer::refuse(std::exception_ptr error, std::size_t tokens) {
+  impl_->ready = false;
   impl_->exchange.begin({nullptr, tokens, error, impl_->agreement()});
   std::rethrow_exception(error);  // begin() has
 }
 
 void ExpertLayer::backward(std::span<const float> dy, const ExpertLayerGradient& out) {
   Impl& l = *impl_;
-  std::vector<float> dweight(l.plan.weight.size());
-  decode_weight_gradient(l.decoding({}, l.outputs_here), dy, dweight, l.workers);
-  std::ranges::copy(weight_gradient(l.plan, l.routing, dweight), out.dweight.begin());
-
+  l.check_backward(dy, out);
   const std::size_t numbers = l.exchange.computed_rows() * l.width();
   l.dy.resize(numbers, l.options.fill);
   l.dx.resize(numbers, l.options.fill);
-  std::vector<ExpertSegment> segments;
-  for (int c = 0; c < l.exchange.chunks(); ++c) {
-    l.exchange.post_dispatch(c, {dy, l.plan.weight, l.width()}, l.workers);
+  l.dy_in = dy;
+  l.gradient_out = out;
+  l.run(l.builder.backward(l.costs(), l.exchange.rows()));
+}
+
+void ExpertLayer::Impl::check_backward(std::span<const float> dy_given,
+                                       const ExpertLayerGradient& out) const {
+  if (!ready) {
+    throw Error(ErrorCode::kInvalid,
+                "moe layer: backward without a forward that succeeded. Call forward before.");
   }
-  for (int c = 0; c < l.exchange.chunks(); ++c) {
-    const std::span<const ExpertSegment> chunk = l.exchange.segments(c);
-    segments.insert(segments.end(), chunk.begin(), chunk.end());
-    l.exchange.await_dispatch(c, l.dy.span(), l.workers);
-    l.compute.backward_rows({l.slots, chunk, l.dy.span(), l.dx.span()}, l.saved);
-    l.exchange.post_combine(c, l.dx.span(), l.workers);
+  const std::size_t numbers = plan.tokens * width();
+  if (dy_given.size() == numbers && out.dx.size() == numbers &&
+      out.dweight.size() == plan.weight.size()) {
+    return;
   }
-  l.compute.backward_weights({segments, l.x.span(), l.dy.span(), l.gradient_slots}, l.saved);
-  if (l.options.gradient_scale != 1) {
-    for (float& g : l.gradients) g *= l.options.gradient_scale;
-  }
-  const std::span<const float> back = l.exchange.await_combine();
-  decode_rows(l.decoding(out.dx, back), l.workers);
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("moe layer: dy has {} numbers, dx {} and dweight {}, but forward had {} "
+                          "tokens of {} and {} choices each. Pass arrays of those sizes.",
+                          dy_given.size(), out.dx.size(), out.dweight.size(), plan.tokens, width(),
+                          plan.top_k));
+}
+
+void ExpertLayer::Impl::bind_backward() {
+  executor.bind(OpKind::kEncodeGradient, [this](const Op& op, int) {
+    exchange.pack_dispatch(op.chunk, {dy_in, plan.weight, width()}, workers);
+  });
+  executor.bind(OpKind::kWeightsGradient, [this](const Op&, int) {
+    std::vector<float> dweight(plan.weight.size());
+    decode_weight_gradient(decoding({}, outputs_here), dy_in, dweight, workers);
+    std::ranges::copy(weight_gradient(plan, routing, dweight), gradient_out.dweight.begin());
+  });
+  executor.bind(OpKind::kExpertsGradient, [this](const Op& op, int) {
+    exchange.unpack_dispatch(op.chunk, dy.span(), workers);
+    compute.backward_rows({slots, exchange.segments(op.chunk), dy.span(), dx.span()}, saved);
+    exchange.pack_combine(op.chunk, dx.span(), workers);
+  });
+  executor.bind(OpKind::kParametersGradient, [this](const Op&, int) {
+    std::vector<ExpertSegment> segments;
+    for (int c = 0; c < exchange.chunks(); ++c) {
+      const std::span<const ExpertSegment> chunk = exchange.segments(c);
+      segments.insert(segments.end(), chunk.begin(), chunk.end());
+    }
+    compute.backward_weights({segments, x.span(), dy.span(), gradient_slots}, saved);
+    if (options.gradient_scale == 1) return;
+    for (float& g : gradients) g *= options.gradient_scale;
+  });
+  executor.bind(OpKind::kDecodeGradient, [this](const Op&, int) {
+    decode_rows(decoding(gradient_out.dx, exchange.combined()), workers);
+  });
 }
 
 void ExpertLayer::reduce_gradients() {
-  Impl& l = *impl_;
-  std::vector<std::vector<float>> sums;
-  for (const Twins& twins : l.twins) {
-    std::vector<float>& sum = sums.emplace_back();
-    for (const std::size_t i : twins.slots) {
-      const std::span<const float> slot = l.gradient_slots[i];
-      sum.insert(sum.end(), slot.begin(), slot.end());
-    }
-  }
-  std::vector<Request> requests;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    requests.push_back(l.comm->all_reduce(sums[i], ReduceOp::kSum,
-                                          {.group = &l.twins[i].group,
-                                           .timeout = l.options.exchange.timeout,
-                                           .deterministic = true}));
-  }
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    requests[i].wait();
-    auto from = sums[i].begin();
-    for (const std::size_t slot : l.twins[i].slots) {
-      std::copy_n(from, l.shape.slot_count(), l.gradient_slots[slot].begin());
-      from += static_cast<std::ptrdiff_t>(l.shape.slot_count());
-    }
-  }
+  impl_->replicas.add_up(*impl_->comm, impl_->gradient_slots, impl_->options.exchange.timeout);
 }
 
 }  // namespace motley::moe

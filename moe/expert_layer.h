@@ -15,6 +15,9 @@
 // objective the mean over ranks, that is 1 / ranks, for experts as for every other parameter.
 // Outputs and gradients have the same bits every time, for every exchange, degree and number of
 // threads.
+//
+// forward and backward are programs (program.h), made of what the ranks' plans are and run by an
+// Executor: what simulate() (simulator.h) tells of them is told of what is done.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +29,14 @@
 #include "comm/communicator.h"
 #include "moe/capacity.h"
 #include "moe/exchange.h"
+#include "moe/executor.h"
 #include "moe/expert_compute.h"
 #include "moe/placement.h"
 #include "moe/plan.h"
+#include "moe/program.h"
 #include "moe/replica_chooser.h"
 #include "moe/routing.h"
+#include "moe/timeline.h"
 
 namespace motley::moe {
 
@@ -38,8 +44,9 @@ struct ExpertLayerOptions {
   ExpertShape shape{};  // of a whole expert
   CapacityRule capacity{};
   ExchangeOptions exchange{};
-  int threads = 1;           // of this rank, that compute
-  float gradient_scale = 1;  // of the experts' gradients
+  int threads = 1;                           // of this rank, that compute
+  LaneThreads lanes = LaneThreads::kPosted;  // what runs calls while others compute
+  float gradient_scale = 1;                  // of the experts' gradients
   // Ids of groups of replicas from here on: another range for each layer of a communicator, which
   // must be given where there are replicas.
   std::uint64_t first_group = 0;
@@ -62,8 +69,7 @@ class ExpertLayer {
  public:
   //   chooser  of replicas; null: local first, where a group is the ranks of a host
   //   errors   kInvalid as Exchange and ExpertCompute; if replicas have different numbers of
-  //   shards,
-  //            a rank holds two replicas of an expert, or first_group is not given
+  //            shards, or first_group is not given
   ExpertLayer(Communicator& comm, const Placement& placement, const ExpertLayerOptions& options,
               std::unique_ptr<ReplicaChooser> chooser = nullptr);
   ~ExpertLayer();
@@ -81,6 +87,7 @@ class ExpertLayer {
   std::span<const float> parameters() const noexcept;
   std::span<float> gradients() noexcept;
   // Copies what this rank holds of the logical expert, `slot` of options().shape, into its slots.
+  //   errors  kInvalid for another number of numbers, and an expert that the placement has not
   void load(std::int32_t expert, std::span<const float> slot);
 
   //   errors  on all ranks: kInvalid where a rank's tokens, routing or rows are out of bounds;
@@ -91,12 +98,18 @@ class ExpertLayer {
   [[noreturn]] void refuse(std::exception_ptr error, std::size_t tokens);
   // Of the last forward, since which no parameter changed; overwrites the gradients of this rank's
   // slots with the sums over the tokens that came here.
+  //   errors  kInvalid, on this rank and before any call, for other sizes than forward's, and where
+  //           the last forward did not succeed; those of comm's calls
   void backward(std::span<const float> dy, const ExpertLayerGradient& out);
-  // Adds up the gradients of the replicas of each expert: the same bits on all of them. Call it
+  // Adds up the gradients of the replicas of each expert, wherever they are, several on one rank
+  // too: the same bits in all of them. Call it
   // once a step, after as many backwards as were added up, on every rank.
   void reduce_gradients();
 
   const Plan& plan() const noexcept;  // of the last forward
+  // Of the last forward or backward.
+  const Program& program() const noexcept;
+  const Timeline& timeline() const noexcept;
   const ExchangeCounters& counters() const noexcept;
 
  private:

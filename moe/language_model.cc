@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <memory>
 
 #include "comm/error.h"
 #include "moe/checkpoint.h"
+#include "moe/expert_layer.h"
 #include "moe/gate.h"
 #include "moe/language_model/dense.h"
-#include "moe/language_model/mixture.h"
+#include "moe/language_model/options.h"
 #include "moe/placement.h"
 #include "runtime/optimizer.h"
 #include "runtime/seed.h"
@@ -24,22 +23,6 @@ namespace {
 using Flat = std::vector<float>;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-LayerOptions layer_of(const LanguageModelOptions& options) {
-  return {.width = options.width,
-          .hidden = options.hidden,
-          .experts = options.experts,
-          .top_k = options.top_k,
-          .activation = options.activation};
-}
-
-GateOptions gate_of(const LanguageModelOptions& options) {
-  return {.width = options.width,
-          .experts = options.experts,
-          .top_k = options.top_k,
-          .normalize = GateNormalize::kChosen,
-          .losses = {.first_choice = options.balance_scale}};
-}
 
 DenseLayout layout_of(const LanguageModelOptions& options, int workers) {
   validate(options);
@@ -74,36 +57,6 @@ void add_as_tree(std::vector<Flat>& terms) {
 }
 
 }  // namespace
-
-void validate(const LanguageModelOptions& options) {
-  const auto need = [](bool good, const char* what, int value, const char* rule) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("language model: {} is {}. Take {}.", what, value, rule));
-  };
-  need(options.vocabulary >= 2 && options.vocabulary <= 65536, "vocabulary", options.vocabulary,
-       "2 to 65536 characters");
-  need(options.layers >= 1, "layers", options.layers, "at least 1");
-  need(options.length >= 1, "length", options.length, "at least 1");
-  need(options.heads >= 1 && options.width % std::max(options.heads, 1) == 0, "heads",
-       options.heads, "a divisor of width");
-  need(options.pieces >= 1 && std::has_single_bit(static_cast<unsigned>(options.pieces)), "pieces",
-       options.pieces, "a power of two");
-  need(options.batch >= 1 && options.batch % std::max(options.pieces, 1) == 0, "batch",
-       options.batch, "a multiple of pieces");
-  need(options.batch <= std::numeric_limits<int>::max() / std::max(options.length, 1), "batch",
-       options.batch, "fewer than 2^31 characters of length in all");
-  need(options.degree >= 1, "degree", options.degree, "at least 1");
-  need(options.warmup >= 0, "warmup", options.warmup, "0 steps or more");
-  if (!std::isfinite(options.learning_rate) || options.learning_rate < 0) {
-    throw Error(
-        ErrorCode::kInvalid,
-        fmt::format("language model: learning_rate is {}. Take a finite one from 0 upwards.",
-                    options.learning_rate));
-  }
-  validate(layer_of(options));
-  validate(gate_of(options));
-}
 
 class LanguageModel::Impl {
  public:
@@ -174,11 +127,17 @@ class LanguageModel::Impl {
   std::int64_t steps_ = 0;
 
   struct Layer {
-    Layer(Communicator& comm, const Placement& placement, const MixtureOptions& options)
+    Layer(Communicator& comm, const Placement& placement, const ExpertLayerOptions& options)
         : mixture(comm, placement, options) {}
+    std::span<float> values(std::size_t expert) { return slot(mixture.parameters(), expert); }
+    std::span<float> gradients(std::size_t expert) { return slot(mixture.gradients(), expert); }
+    std::span<float> slot(std::span<float> all, std::size_t expert) const {
+      const std::size_t count = mixture.shard_shape().slot_count();
+      return all.subspan(expert * count, count);
+    }
     std::unique_ptr<Gate> gate;      // its parameters are a copy
     std::vector<GateForward> gated;  // of each piece
-    Mixture mixture;
+    ExpertLayer mixture;
     std::vector<std::unique_ptr<runtime::Adam>> adams;  // of each expert here
     Routing routing;
     Flat x, y;
@@ -206,22 +165,21 @@ class LanguageModel::Impl {
   }
 
   void add_layer(const Placement& placement, int index) {
-    layers_.push_back(std::make_unique<Layer>(
-        comm_, placement,
-        MixtureOptions{.layer = layer_of(options_), .degree = options_.degree, .algorithm = {}}));
+    layers_.push_back(std::make_unique<Layer>(comm_, placement, experts_of(options_)));
     Layer& layer = *layers_.back();
     layer.gate = make_gate(gate_of(options_));
-    for (Mixture::Expert& expert : layer.mixture.experts()) {
-      draw(expert.values, std::sqrt(1.0 / options_.width),
-           {.seed = options_.seed,
-            .purpose = fmt::format("layer {} expert {}", index, expert.expert)});
-      layer.adams.push_back(std::make_unique<runtime::Adam>(View(expert.values), adam_options()));
+    for (std::size_t e = 0; e < layer.mixture.experts().size(); ++e) {
+      draw(
+          layer.values(e), std::sqrt(1.0 / options_.width),
+          {.seed = options_.seed,
+           .purpose = fmt::format("layer {} expert {}", index, layer.mixture.experts()[e].expert)});
+      layer.adams.push_back(std::make_unique<runtime::Adam>(View(layer.values(e)), adam_options()));
     }
   }
 
   static runtime::State expert_state(Layer& layer, std::size_t expert) {
     runtime::State state;
-    Flat& values = layer.mixture.experts()[expert].values;
+    const std::span<float> values = layer.values(expert);
     state.add({"weights", {values.size()}, View(values), runtime::StatePolicy::kAverage});
     layer.adams[expert]->list(state);
     return state;
@@ -277,13 +235,17 @@ class LanguageModel::Impl {
     try {
       route(index, balance);
     } catch (...) {
-      layer.mixture.refuse(std::current_exception());  // the others must hear of it
+      layer.mixture.refuse(std::current_exception(), tokens_here());  // the others must hear of it
     }
     layer.y.resize(layer.x.size());
-    layer.mixture.forward(layer.x, layer.routing, layer.y);
+    layer.mixture.forward({.x = layer.x, .routing = layer.routing}, layer.y);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       pieces_[i].add_mixture(piece_of(layer.y, i));
     }
+  }
+
+  std::size_t tokens_here() const {
+    return pieces_.size() * at(options_.batch / options_.pieces) * at(options_.length);
   }
 
   template <class T>
@@ -312,7 +274,7 @@ class LanguageModel::Impl {
       }
       dx.resize(dy.size());
       dweight.resize(layer.routing.expert.size());
-      layer.mixture.backward(dy, dx, dweight);
+      layer.mixture.backward(dy, {.dx = dx, .dweight = dweight});
       for (std::size_t i = 0; i < pieces_.size(); ++i) {
         const auto part = piece_of(dx, i);
         layer.gate->backward({.x = piece_of(layer.x, i)}, layer.gated[i],
@@ -344,9 +306,8 @@ class LanguageModel::Impl {
     adam_->update(View(values_), comm_.size() > 1 ? all[0] : gradients_[0]);
     for (const auto& layer : layers_) {
       for (std::size_t e = 0; e < layer->adams.size(); ++e) {
-        Mixture::Expert& expert = layer->mixture.experts()[e];
         layer->adams[e]->set_learning_rate(rate);
-        layer->adams[e]->update(View(expert.values), expert.gradients);
+        layer->adams[e]->update(View(layer->values(e)), layer->gradients(e));
       }
     }
   }

@@ -47,7 +47,7 @@ struct LanguageModelOptions {
   int length = 64;  // characters of a sequence
   int batch = 16;   // sequences of all workers together, a multiple of pieces
   int pieces = 8;   // a power of two, a multiple of the workers
-  int degree = 1;   // chunks of the mixtures' pipeline (builder.h)
+  int degree = 1;   // chunks of the mixtures' pipeline (exchange.h)
   Activation activation = Activation::kRelu;
   double balance_scale = 0.01;  // of the loss that keeps experts evenly used (kFirstChoice)
   double learning_rate = 0.01;  // of Adam, after `warmup` steps

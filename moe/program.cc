@@ -101,11 +101,24 @@ const char* name(Lane lane) noexcept {
 }
 
 const char* name(OpKind kind) noexcept {
-  constexpr const char* kNames[kOpKinds] = {
-      "plan",       "encode",          "dispatch",         "experts",         "combine",
-      "decode",     "encode_gradient", "experts_gradient", "decode_gradient", "compress",
-      "decompress", "gather_weights",  "reduce_gradients", "move_expert",     "fetch",
-      "offload"};
+  constexpr const char* kNames[kOpKinds] = {"plan",
+                                            "encode",
+                                            "dispatch",
+                                            "experts",
+                                            "combine",
+                                            "decode",
+                                            "encode_gradient",
+                                            "weights_gradient",
+                                            "experts_gradient",
+                                            "parameters_gradient",
+                                            "decode_gradient",
+                                            "compress",
+                                            "decompress",
+                                            "gather_weights",
+                                            "reduce_gradients",
+                                            "move_expert",
+                                            "fetch",
+                                            "offload"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

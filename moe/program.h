@@ -37,15 +37,17 @@ constexpr bool talks(Lane lane) noexcept {
 }
 
 enum class OpKind : std::uint8_t {
-  kPlan,             // from routing to rows
-  kEncode,           // tokens to rows to be sent
-  kDispatch,         // all-to-all of rows, to their experts
-  kExperts,          // forward of the experts, on rows that are here
-  kCombine,          // all-to-all of rows, back to their tokens
-  kDecode,           // rows to tokens, weighted
-  kEncodeGradient,   // of tokens to rows
-  kExpertsGradient,  // backward of the experts: of rows and of weights
-  kDecodeGradient,   // of rows to tokens, and of weights
+  kPlan,                // from routing to rows
+  kEncode,              // tokens to rows to be sent
+  kDispatch,            // all-to-all of rows, to their experts
+  kExperts,             // forward of the experts, on rows that are here
+  kCombine,             // all-to-all of rows, back to their tokens
+  kDecode,              // rows to tokens, weighted
+  kEncodeGradient,      // of tokens to rows
+  kWeightsGradient,     // of the weights that outputs are multiplied with
+  kExpertsGradient,     // backward of the experts: of rows
+  kParametersGradient,  // backward of the experts: of their parameters, all chunks at once
+  kDecodeGradient,      // of rows to tokens
   kCompress,
   kDecompress,
   kGatherWeights,    // of experts that lie on several ranks
@@ -54,7 +56,7 @@ enum class OpKind : std::uint8_t {
   kFetch,            // from a slower memory
   kOffload,          // to a slower memory
 };
-inline constexpr int kOpKinds = 16;
+inline constexpr int kOpKinds = 18;
 const char* name(OpKind kind) noexcept;
 // Whether all ranks take part, so that it ends on all together.
 bool is_collective(OpKind kind) noexcept;

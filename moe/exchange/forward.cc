@@ -27,26 +27,28 @@ void Exchange::Impl::exchange_notes() {
   comm->all_to_all_v({mine, forwarding.note_send}, {notes, forwarding.note_receive}, call()).wait();
 }
 
-void Exchange::Impl::dispatch_per_host(Workers& workers) {
-  cross(workers);
-  hand_on();
+Request Exchange::Impl::dispatch_per_host() {
+  cross();
+  Request handed = hand_on();
   if (tokens.scale.has_value()) exchange_scales();  // however few rows there are
+  return handed;
 }
 
-void Exchange::Impl::cross(Workers& workers) {
+void Exchange::Impl::pack_crossing(Workers& workers) {
   const auto me = static_cast<std::size_t>(comm->rank());
-  const std::size_t here = hosts.host_of[me], ranks = hosts.host_of.size();
-
+  const std::size_t here = hosts.host_of[me];
   std::vector<std::int64_t> crossing_tokens;  // distinct ones, by forwarder
-  for (std::size_t to = 0; to < ranks; ++to) {
+  for (std::size_t to = 0; to < hosts.host_of.size(); ++to) {
     const std::size_t host = hosts.host_of[to];
     if (host == here || hosts.forwarder(me, host) != to) continue;
     const std::vector<std::int64_t>& list = crossing.tokens[host];
     crossing_tokens.insert(crossing_tokens.end(), list.begin(), list.end());
   }
-  Scratch leaving;
   leaving.resize(crossing_tokens.size() * columns, fill);
   encode_rows({leaving.span(), tokens.rows, crossing_tokens, {}, columns}, workers);
+}
+
+void Exchange::Impl::cross() {
   crossed.resize(sum(forwarding.cross_receive) * columns, fill);
   count(forwarding.cross_send);
   exchange_rows(leaving.span(), forwarding.cross_send, crossed.span(), forwarding.cross_receive,
@@ -55,7 +57,7 @@ void Exchange::Impl::cross(Workers& workers) {
 }
 
 // By receiver, then source: rows of `crossed`, or of this rank's own tokens.
-void Exchange::Impl::hand_on() {
+Request Exchange::Impl::hand_on() {
   const auto me = static_cast<std::size_t>(comm->rank());
   const std::size_t here = hosts.host_of[me], ranks = hosts.host_of.size();
   send.resize(sum(forwarding.send) * columns, fill);
@@ -89,8 +91,8 @@ void Exchange::Impl::hand_on() {
     }
   }
   count(forwarding.send);
-  dispatches.push_back(exchange_rows(send.span(), forwarding.send, received.span(),
-                                     forwarding.receive, columns, call()));
+  return exchange_rows(send.span(), forwarding.send, received.span(), forwarding.receive, columns,
+                       call());
 }
 
 void Exchange::Impl::exchange_scales() {

@@ -34,12 +34,11 @@ struct Exchange::Impl {
   std::vector<std::int64_t> arrival{};  // by place in computing: where in `received`
 
   Scratch send{}, received{}, back{}, returned{};
-  Scratch crossed{};                  // kPerHost: distinct rows from other hosts
+  Scratch leaving{}, crossed{};       // kPerHost: distinct rows to and from other hosts
   std::vector<float> scale_of_row{};  // of the send buffer; kPerHost: in the order of computing
   Exchange::Tokens tokens{};          // of the dispatch under way
   std::size_t columns = 0;
   std::span<const float> local{};  // where rows need not travel: what was computed
-  std::vector<Request> dispatches{}, combines{};
 
   bool is_local() const { return placement.ranks() == 1; }
   bool per_host() const { return options.kind == ExchangeKind::kPerHost && !is_local(); }
@@ -58,10 +57,12 @@ struct Exchange::Impl {
   void check_sizes(const Told& told) const;
   void lay_out();
   void exchange_notes();
-  void dispatch_chunk(int chunk, Workers& workers);
-  void dispatch_per_host(Workers& workers);
-  void cross(Workers& workers);
-  void hand_on();
+  void begin_dispatch(const Exchange::Tokens& with);
+  // kPerHost, all chunks at once.
+  void pack_crossing(Workers& workers);
+  Request dispatch_per_host();
+  void cross();
+  Request hand_on();
   // Scales do not travel with rows, of which there is one for several choices.
   void exchange_scales();
   std::size_t rows_between(std::size_t from, std::size_t to) const {

@@ -158,4 +158,16 @@ Route make_route(const CountMatrix& counts, const Placement& placement, int rank
   return route;
 }
 
+RankRows rank_rows(const Route& route, int rank, std::int64_t tokens) {
+  RankRows rows{.rank = rank, .tokens = tokens, .chunks = {}};
+  for (const Chunk& chunk : route.chunks) {
+    const RowExchange there{{chunk.send.begin(), chunk.send.end()},
+                            {chunk.receive.begin(), chunk.receive.end()}};
+    ChunkRows& out = rows.chunks.emplace_back(ChunkRows{there, {there.received, there.sent}, {}});
+    for (const ExpertSegment& segment : chunk.segments)
+      out.products.push_back(static_cast<std::int64_t>(segment.rows));
+  }
+  return rows;
+}
+
 }  // namespace motley::moe::exchange

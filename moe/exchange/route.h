@@ -14,6 +14,7 @@
 
 #include "moe/expert_compute.h"
 #include "moe/placement.h"
+#include "moe/rank_rows.h"
 
 namespace motley::moe::exchange {
 
@@ -65,5 +66,7 @@ inline constexpr std::size_t kMostPieces = 8;
 
 Route make_route(const CountMatrix& counts, const Placement& placement, int rank,
                  const RouteOptions& options);
+// What `rank`, whose route it is, sends and gets.
+RankRows rank_rows(const Route& route, int rank, std::int64_t tokens);
 
 }  // namespace motley::moe::exchange

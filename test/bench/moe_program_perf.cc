@@ -1,4 +1,4 @@
-// How well the cost model tells what the operations of a mixture's programs take: two processes,
+// How well the cost model tells what the operations of a layer's programs take: two processes,
 // some shapes to fit it, others to be told. Prints errors by kind, and whole programs, simulated
 // and measured. Of two ranks each knows all messages, so that either can tell.
 //
@@ -16,7 +16,7 @@
 
 #include "comm/communicator.h"
 #include "moe/cost_model.h"
-#include "moe/language_model/mixture.h"
+#include "moe/expert_layer.h"
 #include "moe/simulator.h"
 #include "moe/timeline.h"
 
@@ -127,30 +127,28 @@ class Runs {
   std::vector<Duration> whole_;
 };
 
-// Forward and backward of one shape.
+// Forward and backward of one shape. Without chunks operations run one by one; with them, messages
+// and products at the same time.
 std::vector<Measured> measure(Communicator& comm, const Case& it) {
   const auto d = static_cast<std::size_t>(it.width), tokens = static_cast<std::size_t>(it.tokens);
-  Mixture mixture(comm, Placement::grid({.experts = it.experts, .ranks = comm.size()}),
-                  {.layer = {.width = it.width,
-                             .hidden = it.hidden,
-                             .experts = it.experts,
-                             .top_k = 2,
-                             .activation = Activation::kRelu},
-                   .degree = it.degree,
-                   .algorithm = {}});
-  for (Mixture::Expert& expert : mixture.experts()) std::ranges::fill(expert.values, 0.01f);
+  ExpertLayer layer(
+      comm, Placement::grid({.experts = it.experts, .ranks = comm.size()}),
+      {.shape = {.width = it.width, .hidden = it.hidden, .activation = Activation::kRelu},
+       .exchange = {.degree = it.degree},
+       .lanes = it.degree == 1 ? LaneThreads::kOneByOne : LaneThreads::kEach});
+  std::ranges::fill(layer.parameters(), 0.01f);
   const Routing routing = route(it, comm.rank());
   std::vector<float> x(tokens * d, 1), y(x.size()), dx(x.size()), dweight(tokens * 2);
   Runs forward, backward;
   for (int run = 0; run < FLAGS_repeats + 2; ++run) {
     comm.barrier().wait();
-    mixture.forward(x, routing, y);
-    const Program program = mixture.program();
-    const Timeline timeline = mixture.timeline();
+    layer.forward({.x = x, .routing = routing}, y);
+    const Program program = layer.program();
+    const Timeline timeline = layer.timeline();
     if (run >= 2) forward.add(comm, program, timeline);
     comm.barrier().wait();
-    mixture.backward(y, dx, dweight);
-    if (run >= 2) backward.add(comm, mixture.program(), mixture.timeline());
+    layer.backward(y, {.dx = dx, .dweight = dweight});
+    if (run >= 2) backward.add(comm, layer.program(), layer.timeline());
   }
   return {forward.result(), backward.result()};
 }

@@ -223,16 +223,86 @@ TEST(ExpertLayer, RefusesWhatItCannotDo) {
     expect_invalid(make(one, {.shape = options.shape, .threads = 0}), {"0 threads"});
     expect_invalid(make(one, {.shape = options.shape, .gradient_scale = 0}),
                    {"gradient_scale is 0"});
-    const Placement twice({.experts = 1,
-                           .ranks = 1,
-                           .physical = {{.expert = 0, .slot = 0, .replica = 0},
-                                        {.expert = 0, .slot = 1, .replica = 1}}});
-    expect_invalid(make(twice, options), {"rank 0", "two replicas", "expert 0"});
+    ExpertLayer layer(comm, one, options);
+    const Floats slot(layer.options().shape.slot_count());
+    expect_invalid([&] { layer.load(2, slot); }, {"expert 2", "2 experts"});
+    expect_invalid([&] { layer.load(-1, slot); }, {"expert -1"});
+    expect_invalid([&] { layer.load(0, std::span(slot).first(3)); },
+                   {"3 numbers", std::to_string(slot.size())});
   });
   run_ranks(2, [](Communicator& comm) {
     const Placement placement = Placement::grid({.experts = 2, .ranks = 2, .replicas = 2});
     expect_invalid([&] { ExpertLayer(comm, placement, {.shape = {.width = 4, .hidden = 8}}); },
                    {"first_group is 0"});
+  });
+}
+
+// Before any call, so that the rank itself can go on.
+TEST(ExpertLayer, RefusesABackwardOfOtherSizesThanItsForward) {
+  const World world = random_world({}, {3}, 7);
+  run_ranks(1, [&](Communicator& comm) {
+    ExpertLayer layer = layer_of(comm, Placement::grid({.experts = 8, .ranks = 1}), world);
+    Floats y(12), dx(12), dweight(6);
+    const auto backward = [&](std::size_t dy_size, std::size_t dx_size, std::size_t dweight_size) {
+      return [&, dy_size, dx_size, dweight_size] {
+        layer.backward(std::span(world.dy[0]).first(dy_size),
+                       {std::span(dx).first(dx_size), std::span(dweight).first(dweight_size)});
+      };
+    };
+    expect_invalid(backward(12, 12, 6), {"without a forward"});
+    layer.forward({.x = world.x[0], .routing = world.routing[0]}, y);
+    expect_invalid(backward(8, 12, 6), {"dy has 8 numbers", "3 tokens of 4"});
+    expect_invalid(backward(12, 11, 6), {"dx 11"});
+    expect_invalid(backward(12, 12, 5), {"dweight 5", "2 choices"});
+    EXPECT_NO_THROW(backward(12, 12, 6)());
+    expect_invalid([&] { layer.forward({.x = world.x[0], .routing = world.routing[0]}, dweight); },
+                   {"y 6"});
+    expect_invalid(backward(12, 12, 6), {"without a forward"});
+    expect_equal(layer, run_step(layer, world, 0), reference_of(world), 0);
+  });
+}
+
+// Several replicas of an expert, and several shards of one, on one rank; replicas whose shards lie
+// crosswise; an expert all of whose replicas are on one rank.
+TEST(ExpertLayer, ReplicasAndShardsMayShareARank) {
+  World like;
+  like.experts = 2;
+  const World world = random_world(like, {9, 4, 11}, 12);
+  const WorldResult want = reference_of(world);
+  const auto at = [](int expert, int replica, int rank, int slot) {
+    return PhysicalExpert{.expert = expert, .rank = rank, .slot = slot, .replica = replica};
+  };
+  const Placement whole({.experts = 2,
+                         .ranks = 3,
+                         .physical = {at(0, 0, 0, 0), at(0, 1, 0, 1), at(0, 2, 2, 0),
+                                      at(1, 0, 1, 0), at(1, 1, 1, 1), at(0, 3, 2, 2)}});
+  std::vector<PhysicalExpert> crossed;
+  for (const auto& [expert, replica, shard, rank, slot] :
+       std::vector<std::array<int, 5>>{{0, 0, 0, 0, 0},
+                                       {0, 0, 1, 1, 0},
+                                       {0, 1, 0, 1, 1},
+                                       {0, 1, 1, 0, 1},
+                                       {1, 0, 0, 2, 0},
+                                       {1, 0, 1, 2, 1},
+                                       {1, 1, 0, 2, 2},
+                                       {1, 1, 1, 0, 2}}) {
+    crossed.push_back({.expert = expert,
+                       .rank = rank,
+                       .slot = slot,
+                       .replica = replica,
+                       .shard = shard,
+                       .shards = 2});
+  }
+  const Placement cut({.experts = 2, .ranks = 3, .physical = crossed});
+  run_ranks(3, [&](Communicator& comm) {
+    comm.use_topology(Topology::hosts({0, 0, 1}, {}));
+    for (const Placement& placement : {whole, cut}) {
+      for (const ExchangeKind kind : kKinds) {
+        SCOPED_TRACE(testing::Message() << placement.physical().size() << ' ' << name(kind));
+        expect_right(comm, placement, world, want,
+                     {.exchange = {.kind = kind, .degree = 2, .piece_rows = 3}});
+      }
+    }
   });
 }
 

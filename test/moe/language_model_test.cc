@@ -1,4 +1,4 @@
-// The language model: gradients of its dense parts (mixture_test.cc has the others), and that any
+// The language model: gradients of its dense parts (expert_layer_test has the others), and that any
 // number of workers makes the same steps, also those that go on from another's checkpoint. What
 // is named Learns has a label of its own: it takes minutes.
 #include "moe/language_model.h"

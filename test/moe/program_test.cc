@@ -1,19 +1,17 @@
-// Programs of a layer: what a builder makes, that executor and simulator keep to the rules of
-// program.h, and that the cost model finds what times were made of. Times are virtual or not looked
-// at.
+// Programs of a layer: what a builder makes, that the simulator keeps to the rules of
+// program.h (executor_test.cc: the executor too), and that the cost model finds what times were
+// made of. Times are virtual or not looked at.
 #include "moe/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <numeric>
 #include <random>
 
 #include "comm/price.h"
 #include "moe/builder.h"
 #include "moe/cost_model.h"
-#include "moe/executor.h"
 #include "moe/simulator.h"
 #include "test/support/errors.h"
 
@@ -34,22 +32,26 @@ Op compute(std::vector<int> after, int priority = 0) {
 }
 
 // Rows for two ranks with two experts each: rank r sends expert e of rank q r + 10 q + 100 e + 1.
-RankRows rows_of(int rank) {
-  RankRows rows{.rank = rank, .tokens = 300, .sent = {}, .received = {}};
-  for (int peer = 0; peer < 2; ++peer) {
-    rows.sent.push_back({rank + 10 * peer + 1, rank + 10 * peer + 101});
-    rows.received.push_back({peer + 10 * rank + 1, peer + 10 * rank + 101});
+RankRows rows_of(int rank, int degree, std::size_t piece_rows = 16) {
+  std::vector<std::int64_t> counts;
+  for (int from = 0; from < 2; ++from) {
+    for (const int expert : {0, 100, 10, 110}) counts.push_back(from + expert + 1);
   }
-  return rows;
+  return moe::rows_of({.placement = Placement::grid({.experts = 4, .ranks = 2}),
+                       .counts = counts,
+                       .rank = rank,
+                       .tokens = 300,
+                       .degree = degree,
+                       .piece_rows = piece_rows});
 }
 
 std::vector<Program> two_ranks(int degree, bool back = false) {
-  const TokenAllToAll builder({.degree = degree});
+  const TokenAllToAll builder({});
   const LayerShape shape{.width = 8, .hidden = 32};
   std::vector<Program> programs;
   for (int rank = 0; rank < 2; ++rank) {
-    programs.push_back(back ? builder.backward(shape, rows_of(rank))
-                            : builder.forward(shape, rows_of(rank)));
+    programs.push_back(back ? builder.backward(shape, rows_of(rank, degree))
+                            : builder.forward(shape, rows_of(rank, degree)));
   }
   return programs;
 }
@@ -90,7 +92,7 @@ TEST(Program, RefusesRanksThatWouldCallInAnotherOrder) {
 
 TEST(TokenAllToAll, MovesAndMultipliesEveryRowOnceWhateverTheDegree) {
   for (const bool back : {false, true}) {
-    for (const int degree : {1, 2, 3, 8}) {  // with 3 and 8 some chunks are empty
+    for (const int degree : {1, 2, 3, 8}) {
       const auto programs = two_ranks(degree, back);
       ASSERT_NO_THROW(check_alike(programs));
       for (int rank = 0; rank < 2; ++rank) {
@@ -104,9 +106,7 @@ TEST(TokenAllToAll, MovesAndMultipliesEveryRowOnceWhateverTheDegree) {
           for (const GemmShape& gemm : op.gemms) flops += gemm.rows * gemm.columns * gemm.inner;
           if (op.kind == OpKind::kDecode || op.kind == OpKind::kDecodeGradient) decoded += op.rows;
         }
-        const RankRows rows = rows_of(rank);
-        const auto& away = rows.sent[static_cast<std::size_t>(1 - rank)];
-        EXPECT_EQ(sent, (away[0] + away[1]) * 8 * 4);
+        EXPECT_EQ(sent, (2 * rank + 20 * (1 - rank) + 102) * 8 * 4);
         EXPECT_EQ(received, (2 * (1 - rank) + 20 * rank + 102) * 8 * 4);
         EXPECT_EQ(decoded, 2 * (2 * rank + 10 + 102));
         const std::int64_t computed = 2 * (1 + 20 * rank + 102);
@@ -131,15 +131,27 @@ TEST(TokenAllToAll, PacksAllChunksFirstThenComputesInTheOrderOfChunks) {
 
 TEST(TokenAllToAll, RefusesRowsOfNoLayer) {
   const TokenAllToAll builder({});
-  RankRows rows = rows_of(0);
-  rows.received[1].pop_back();
-  expect_invalid([&] { builder.forward({.width = 8, .hidden = 8}, rows); });
-  rows = rows_of(0);
-  rows.received[0][1] += 1;
-  expect_invalid([&] { builder.forward({.width = 8, .hidden = 8}, rows); });
-  expect_invalid([&] { builder.forward({.width = 0, .hidden = 8}, rows_of(0)); });
-  expect_invalid([&] { TokenAllToAll({.degree = 0}); });
+  const LayerShape shape{.width = 8, .hidden = 8};
+  const auto refuses = [&](const char* fact, auto change) {
+    RankRows rows = rows_of(0, 2);
+    change(rows);
+    expect_error(ErrorCode::kInvalid, {fact}, [&] { builder.forward(shape, rows); });
+  };
+  refuses("1 of 2 ranks", [](RankRows& rows) { rows.chunks[1].combine.received.pop_back(); });
+  refuses("from itself", [](RankRows& rows) { rows.chunks[1].dispatch.received[0] += 1; });
+  refuses("-1 rows", [](RankRows& rows) { rows.chunks[0].dispatch.sent[1] = -1; });
+  refuses("-2 rows", [](RankRows& rows) { rows.chunks[0].products[0] = -2; });
+  refuses("no chunks", [](RankRows& rows) { rows.chunks.clear(); });
+  refuses("rank 2 of 2", [](RankRows& rows) { rows.rank = 2; });
+  expect_invalid([&] { builder.forward({.width = 0, .hidden = 8}, rows_of(0, 1)); });
   expect_invalid([&] { TokenAllToAll({.lane = Lane::kDisk}); });
+  const Placement placement = Placement::grid({.experts = 4, .ranks = 2});
+  std::vector<std::int64_t> counts(7);
+  expect_error(ErrorCode::kInvalid, {"7 counts of 2 ranks and 4"},
+               [&] { (void)moe::rows_of({.placement = placement, .counts = counts}); });
+  counts = {0, 0, 0, -5, 0, 0, 0, 0};
+  expect_error(ErrorCode::kInvalid, {"-5 rows"},
+               [&] { (void)moe::rows_of({.placement = placement, .counts = counts}); });
 }
 
 // --- Simulator -----------------------------------------------------------------------------------
@@ -222,12 +234,16 @@ TEST(Simulator, HidesMessagesBehindComputing) {
   const CostModel costs(Topology::hosts({0, 1}, {.between = {.bytes_per_second = 4e7}}));
   const LayerShape shape{.width = 512, .hidden = 512};
   const auto total = [&](int degree) {
-    const TokenAllToAll builder({.degree = degree, .lane = lane_of(costs.topology())});
+    const TokenAllToAll builder({.lane = lane_of(costs.topology())});
+    const std::vector<std::int64_t> even(2 * 16, 256);
+    const Placement placement = Placement::grid({.experts = 16, .ranks = 2});
     std::vector<Program> programs;
     for (int rank = 0; rank < 2; ++rank) {
-      const std::vector<std::vector<std::int64_t>> even(2, std::vector<std::int64_t>(8, 256));
-      programs.push_back(
-          builder.forward(shape, {.rank = rank, .tokens = 2048, .sent = even, .received = even}));
+      programs.push_back(builder.forward(shape, moe::rows_of({.placement = placement,
+                                                              .counts = even,
+                                                              .rank = rank,
+                                                              .tokens = 2048,
+                                                              .degree = degree})));
     }
     return makespan(simulate(programs, costs));
   };
@@ -293,98 +309,7 @@ TEST(CostModel, FindsALawFromNoisyTimesAndTellsOtherShapes) {
   expect_invalid([&] { CostModel::parse("{}", "costs", costs.topology()); });
 }
 
-// --- Executor ------------------------------------------------------------------------------------
-
-// Every operation starts after those that it is after have ended: each writes the sum of theirs.
-TEST(Executor, KeepsTheOrderOnAllLanesAndRecordsIt) {
-  std::mt19937_64 random(3);
-  Executor executor;
-  for (int round = 0; round < 20; ++round) {
-    Program program{.strategy = "random"};
-    for (int i = 0; i < 60; ++i) {
-      Op op{.kind = OpKind::kPlan,
-            .lane = static_cast<Lane>(random() % kLanes),
-            .priority = static_cast<int>(random() % 3)};
-      for (int j = 0; j < i; ++j) {
-        if (random() % 8 == 0) op.after.push_back(j);
-      }
-      program.add(op);
-    }
-    std::vector<std::uint64_t> value(60), expected(60);
-    const auto sum = [&](std::vector<std::uint64_t>& values, const Op& op, int index) {
-      std::uint64_t total = static_cast<std::uint64_t>(index) + 1;
-      for (const int before : op.after) total += 3 * values[static_cast<std::size_t>(before)];
-      values[static_cast<std::size_t>(index)] = total;
-    };
-    for (int i = 0; i < 60; ++i) sum(expected, program.ops[static_cast<std::size_t>(i)], i);
-    executor.bind(OpKind::kPlan, [&](const Op& op, int index) { sum(value, op, index); });
-    const Timeline times = executor.run(program);
-    EXPECT_EQ(value, expected) << "round " << round;
-    EXPECT_FALSE(times.simulated);
-    for (std::size_t op = 0; op < 60; ++op) {
-      EXPECT_LE(times.ops[op].start, times.ops[op].end);
-      for (const int before : program.ops[op].after)
-        EXPECT_LE(times.ops[static_cast<std::size_t>(before)].end, times.ops[op].start);
-    }
-  }
-}
-
-TEST(Executor, RunsLanesAtTheSameTime) {
-  Program program{.strategy = "test"};
-  program.add({.kind = OpKind::kFetch, .lane = Lane::kDisk});
-  program.add({.kind = OpKind::kEncode, .lane = Lane::kCompute});
-  std::atomic<int> here = 0;
-  const auto meet = [&](const Op&, int) {  // ends only if both run
-    ++here;
-    for (int seen = here; seen < 2; seen = here) here.wait(seen);
-    here.notify_all();
-  };
-  Executor executor;
-  executor.bind(OpKind::kFetch, meet);
-  executor.bind(OpKind::kEncode, meet);
-  EXPECT_EQ(executor.run(program).ops.size(), 2u);
-}
-
-// As the simulator: the higher priority where a lane has a choice, a fixed order where it talks.
-TEST(Executor, TakesTheHigherPriorityFirstAndTalksInAFixedOrder) {
-  Program program{.strategy = "test"};
-  const int slow = program.add(compute({}, 0));
-  const int urgent = program.add(compute({}, 1));
-  for (const int after : {slow, urgent}) {
-    program.add({.kind = OpKind::kMoveExpert, .lane = Lane::kIntraHost, .after = {after}});
-    program.ops.back().priority = after == slow ? 1 : 0;
-  }
-  std::vector<int> computed, talked;
-  Executor executor(Clock::real(), 3);
-  executor.bind(OpKind::kEncode, [&](const Op&, int op) { computed.push_back(op); });
-  executor.bind(OpKind::kMoveExpert, [&](const Op&, int op) { talked.push_back(op); });
-  const Timeline times = executor.run(program);
-  EXPECT_THAT(computed, ElementsAre(1, 0));
-  EXPECT_THAT(talked, ElementsAre(2, 3));
-  EXPECT_EQ(times.rank, 3);
-  EXPECT_THAT(to_chrome_trace(std::span(&program, 1), std::span(&times, 1)), HasSubstr("rank 3"));
-}
-
-TEST(Executor, TellsTheFirstErrorAndCanGoOn) {
-  Program program{.strategy = "test"};
-  const int first = program.add({.kind = OpKind::kFetch, .lane = Lane::kDisk});
-  program.add({.kind = OpKind::kEncode, .lane = Lane::kCompute, .after = {first}});
-  program.add({.kind = OpKind::kPlan, .lane = Lane::kHost, .after = {first}});
-  Executor executor;
-  int encoded = 0;
-  bool broken = true;
-  executor.bind(OpKind::kFetch, [&](const Op&, int) {
-    if (broken) throw Error(ErrorCode::kIo, "disk is gone");
-  });
-  executor.bind(OpKind::kEncode, [&](const Op&, int) { ++encoded; });
-  expect_error(ErrorCode::kInvalid, {"plan"}, [&] { (void)executor.run(program); });
-  executor.bind(OpKind::kPlan, [](const Op&, int) {});
-  expect_error(ErrorCode::kIo, {"gone"}, [&] { (void)executor.run(program); });
-  EXPECT_EQ(encoded, 0);
-  broken = false;
-  executor.run(program);
-  EXPECT_EQ(encoded, 1);
-}
+// --- Timeline ----------------------------------------------------------------------------------
 
 TEST(Timeline, SaysInATraceWhatIsSimulated) {
   const auto programs = two_ranks(2);
