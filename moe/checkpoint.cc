@@ -7,8 +7,6 @@
 #include "comm/error.h"
 
 namespace motley::moe {
-namespace {
-
 bool alike(const runtime::State& a, const runtime::State& b) {
   if (a.items().size() != b.items().size()) return false;
   for (std::size_t i = 0; i < a.items().size(); ++i) {
@@ -17,8 +15,6 @@ bool alike(const runtime::State& a, const runtime::State& b) {
   }
   return true;
 }
-
-}  // namespace
 
 void list_experts(runtime::State& state, const ExpertListing& listing,
                   std::span<const ExpertState> here) {

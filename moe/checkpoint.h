@@ -7,6 +7,7 @@
 //
 // An expert is named by its logical number, whoever has it, and all that is its own goes with it.
 // Each is saved once, by the first rank that has it, and loaded by every rank that has it then.
+// Experts of which ranks have but shards are put together first: sharded_experts.h.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,9 @@ struct ExpertListing {
   int experts = 0;                // logical, of all ranks
   const runtime::State& example;  // the items of an expert; ranks without experts need it too
 };
+
+// Whether both lists have the same names, shapes and types.
+bool alike(const runtime::State& a, const runtime::State& b);
 
 // Adds all items of all experts, kOwned, those that are not here without data.
 //   errors  kInvalid for an expert that is not in [0, experts) or is here twice, and for items
