@@ -72,7 +72,9 @@ class Communicator {
                Clock& clock, const Options& options);
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // cancels what is unfinished
+  // Cancels what is unfinished, and leaves in good order; unless an exception unwinds it: then this
+  // rank is dead to the others, at once.
+  ~Communicator();
 
   int rank() const noexcept;  // in [0, size())
   int size() const noexcept;

@@ -17,6 +17,8 @@
 #include "comm/bootstrap/endpoint.h"
 #include "comm/bootstrap/interface.h"
 #include "comm/control/controller_core.h"
+#include "comm/control/predecessors.h"
+#include "comm/control/succession.h"
 #include "comm/control/wake.h"
 #include "comm/error.h"
 
@@ -51,12 +53,14 @@ std::string make_token() {
 struct ControllerServer::Impl {
   Impl(const ControllerOptions& options, Clock& clock_)
       : clock(clock_),
-        core({.size = options.size,
-              .token = options.token,
-              .lease = options.lease,
-              .epoch = draw_epoch()},
-             clock_.now()),
+        config{.size = options.size, .token = options.token, .lease = options.lease},
+        on_end(options.on_end),
+        succession({.before = options.standby_for, .token = options.token, .lease = options.lease},
+                   clock_.now()),
+        predecessors(context, options.standby_for),
         socket(context, zmq::socket_type::router) {
+    begin();  // which checks the options
+    if (!succession.serves()) core.reset();
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::ipv6, options.bind.find('[') != std::string::npos);
     socket.set(zmq::sockopt::router_mandatory, true);  // else messages to nobody vanish in silence
@@ -66,6 +70,28 @@ struct ControllerServer::Impl {
     bind(options);
     address = reachable_url(socket.get(zmq::sockopt::last_endpoint));
     thread = std::thread([this] { run(); });
+    try {
+      wait_for_first(options, clock.now() + options.first_timeout);
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  void wait_for_first(const ControllerOptions& options, TimePoint deadline) {
+    if (options.standby_for.empty()) return;
+    std::unique_lock lock(mutex);
+    changed.wait_until(lock, deadline, [this] { return state != Succession::State::kLooking; });
+    const std::string who = fmt::format("controller at {}", address);
+    if (!ended_for.empty() && state == Succession::State::kEnded)
+      throw Error(end_code, fmt::format("{}: {}", who, ended_for));
+    if (state != Succession::State::kLooking) return;
+    throw Error(
+        ErrorCode::kTimeout,
+        fmt::format("{}: none of the controllers that it stands by for, {}, has answered "
+                    "within {:g} s. Start the first of a job before its standbys, and "
+                    "without standby_for.",
+                    who, fmt::join(options.standby_for, ", "), to_seconds(options.first_timeout)));
   }
 
   void bind(const ControllerOptions& options) {
@@ -108,7 +134,9 @@ struct ControllerServer::Impl {
                     where, zmq_strerror(error)));
   }
 
-  ~Impl() {
+  ~Impl() { stop(); }
+
+  void stop() {
     {
       const std::scoped_lock lock(mutex);
       stopping = true;
@@ -120,11 +148,45 @@ struct ControllerServer::Impl {
   void run() {
     while (take_orders()) {
       receive();
-      core.on_time(clock.now());
-      for (const ControllerCore::Output& output : core.take_output()) send(output);
-      note_live();
-      wait_until(core.next_timer());
+      predecessors.receive([this](std::size_t which, const Message& answer) {
+        succession.on_answer(which, answer, clock.now());
+      });
+      succession.on_time(clock.now());
+      take_turn();
+      if (core) {
+        core->on_time(clock.now());
+        for (const ControllerCore::Output& output : core->take_output()) send(output);
+        succession.serves_in(core->epoch(), core->joined());
+      }
+      if (const auto question = succession.take_question()) predecessors.ask(*question);
+      note_state();
+      if (succession.failure()) return end();
+      wait_until(std::min(core ? core->next_timer() : TimePoint::max(), succession.next_timer()));
     }
+  }
+
+  void begin() {
+    do {
+      config.epoch = draw_epoch();
+    } while (config.epoch == (succession.last_epoch() & 0xffff));
+    core = std::make_unique<ControllerCore>(config, clock.now());
+    core->succeed(succession.last_epoch(), clock.now());
+  }
+
+  // Begins to serve, or ends it, as the others do or do not.
+  void take_turn() {
+    if (succession.serves() == (core != nullptr)) return;
+    if (core) {
+      core.reset();  // ranks hear nothing any more, and look elsewhere
+    } else {
+      begin();
+    }
+  }
+
+  // Another serves: ranks that are still here see the connection end.
+  void end() {
+    socket.close();
+    if (on_end) on_end(succession.failure()->why);
   }
 
   // False once the server is to stop.
@@ -135,17 +197,26 @@ struct ControllerServer::Impl {
       if (stopping) return false;
       lost.swap(reports);
     }
-    for (const auto& [rank, why] : lost) core.report_lost(rank, why);
+    for (const auto& [rank, why] : lost) {
+      if (core) core->report_lost(rank, why);
+    }
     return true;
   }
 
-  void note_live() {
-    if (core.live() == live) return;  // only this thread writes it
+  void note_state() {
+    const int now_live = core ? core->live() : 0;
+    if (now_live == live && succession.state() == state) return;  // only this thread writes them
     {
       const std::scoped_lock lock(mutex);
-      live = core.live();
+      live = now_live;
+      state = succession.state();
+      if (const auto& failure = succession.failure()) {
+        end_code = failure->code;
+        ended_for = failure->why;
+      }
     }
-    left.notify_all();
+    serves = succession.serves();
+    changed.notify_all();
   }
 
   // A message has two frames, who and what. Everything else is foreign and dropped.
@@ -158,13 +229,15 @@ struct ControllerServer::Impl {
       } else {
         ++foreign;
       }
-      refused = foreign + core.refused();
+      refused = foreign + (core ? core->refused() : 0);
     }
   }
 
   void take(const std::string& from, ConstBytes bytes) {
     if (const auto message = decode(bytes)) {
-      core.on_message(from, *message, clock.now());
+      if (message->type == MessageType::kSuccession)
+        return send({from, succession.on_question(*message)});
+      if (core) core->on_message(from, *message, clock.now());
       return;
     }
     ++foreign;
@@ -202,6 +275,7 @@ struct ControllerServer::Impl {
   void wait_until(TimePoint next) {
     std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0},
                                           {nullptr, wake.fd(), ZMQ_POLLIN, 0}};
+    predecessors.add_to(items);
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(next - clock.now());
     try {
       zmq::poll(items, std::max(rest, std::chrono::milliseconds(0)));
@@ -213,9 +287,13 @@ struct ControllerServer::Impl {
   }
 
   Clock& clock;
-  ControllerCore core;  // of `thread`
+  ControllerConfig config;
+  const std::function<void(const std::string&)> on_end;
+  std::unique_ptr<ControllerCore> core;  // of `thread`; null while another serves
+  Succession succession;                 // of `thread`
   zmq::context_t context{1};
-  zmq::socket_t socket;  // of `thread`
+  Predecessors predecessors;  // of `thread`
+  zmq::socket_t socket;       // the same
   std::string address;
   std::uint64_t foreign = 0;  // of `thread`: what is no message
   std::atomic<std::uint64_t> refused{0};
@@ -224,7 +302,11 @@ struct ControllerServer::Impl {
   std::vector<std::pair<int, std::string>> reports;
   bool stopping = false;
   int live = 0;  // ranks that have joined and are neither dead nor gone
-  std::condition_variable left;
+  Succession::State state = Succession::State::kLooking;
+  ErrorCode end_code{};  // kEnded
+  std::string ended_for;
+  std::condition_variable changed;
+  std::atomic<bool> serves{false};
   std::thread thread;
 };
 
@@ -235,6 +317,8 @@ ControllerServer& ControllerServer::operator=(ControllerServer&&) noexcept = def
 ControllerServer::~ControllerServer() = default;
 
 const std::string& ControllerServer::address() const noexcept { return impl_->address; }
+
+bool ControllerServer::serves() const noexcept { return impl_->serves; }
 
 std::uint64_t ControllerServer::refused() const noexcept { return impl_->refused; }
 
@@ -249,7 +333,7 @@ void ControllerServer::report_lost(int rank, const std::string& why) {
 // No deadline: whoever is live says so within each lease.
 void ControllerServer::wait_until_left() {
   std::unique_lock lock(impl_->mutex);
-  impl_->left.wait(lock, [this] { return impl_->live == 0; });
+  impl_->changed.wait(lock, [this] { return impl_->live == 0; });
 }
 
 }  // namespace motley

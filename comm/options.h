@@ -22,7 +22,8 @@ struct Options {
   int rank = 0;  // MOTLEY_RANK           this process, in [0, size)
   int size = 1;  // MOTLEY_SIZE           number of ranks
   // MOTLEY_CONTROLLER     where the ranks meet; empty: a single rank
-  //   "tcp://host:port"     a controller that was started there
+  //   "tcp://host:port"     a controller that was started there; with standbys all of them, in
+  //                         their order: "tcp://a:1,tcp://b:2"
   //   "rank0://host:port"   one that rank 0 runs, on that port of its host
   //   "file:/path"          the same, on any port: rank 0 writes into the file where it listens;
   //                         on a file system that all see,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,8 @@ std::unique_ptr<ControlClient> connect(Options options, const std::string& addre
                                        TimePoint deadline) {
   options.tell(LogLevel::kInfo, fmt::format("rank {} of {}: the controller is at {}", options.rank,
                                             options.size, address));
-  const bool started = RendezvousUrl::parse(options.controller).scheme == RendezvousUrl::kStarted;
+  const std::string first = addresses_in(options.controller).front();
+  const bool started = RendezvousUrl::parse(first).scheme == RendezvousUrl::kStarted;
   options.controller = address;
   options.join_timeout = std::max(Duration(0), deadline - clock.now());
   return connect_control(options, clock, started ? -1 : 0);
@@ -67,6 +69,35 @@ std::unique_ptr<ControlClient> connect_by_name(const Options& options, const End
     }
     clock.sleep_until(std::min(deadline, clock.now() + kLook));
   }
+}
+
+// Each of several controllers by one address: that which answers, for one that stands by does, too.
+// What nobody knows an address of yet is looked up again when it is needed.
+std::unique_ptr<ControlClient> connect_to_any(const Options& options,
+                                              const std::vector<std::string>& urls, Clock& clock,
+                                              TimePoint deadline) {
+  std::vector<std::string> addresses;
+  for (const std::string& text : urls) {
+    const RendezvousUrl url = RendezvousUrl::parse(text);
+    if (url.scheme != RendezvousUrl::kStarted) {
+      throw Error(
+          ErrorCode::kInvalid,
+          fmt::format("options: MOTLEY_CONTROLLER names {} controllers, one of them \"{}\". "
+                      "Each of several must be one that was started: tcp://host:port.",
+                      urls.size(), text));
+    }
+    std::vector<std::pair<IpAddress, int>> candidates;
+    for (const IpAddress& it : resolve(url.endpoint.host))
+      candidates.emplace_back(it, url.endpoint.port);
+    std::optional<std::size_t> answered;
+    if (candidates.size() > 1)
+      answered = first_to_answer(candidates, std::min(deadline, clock.now() + kTry));
+    if (candidates.empty())
+      addresses.push_back(text);
+    else
+      addresses.push_back(candidates[answered.value_or(0)].first.url(url.endpoint.port));
+  }
+  return connect(options, fmt::format("{}", fmt::join(addresses, ",")), clock, deadline);
 }
 
 // A file left behind by an earlier job leads nowhere until rank 0 has replaced it.
@@ -103,6 +134,8 @@ std::unique_ptr<ControlClient> connect_by_file(const Options& options, const std
 
 std::unique_ptr<ControlClient> connect_to_job(const Options& options, Clock& clock,
                                               TimePoint deadline) {
+  const std::vector<std::string> several = addresses_in(options.controller);
+  if (several.size() > 1) return connect_to_any(options, several, clock, deadline);
   const RendezvousUrl url = RendezvousUrl::parse(options.controller);
   if (url.scheme != RendezvousUrl::kStarted && options.rank == 0) {
     return connect_as_host(options, clock, deadline);

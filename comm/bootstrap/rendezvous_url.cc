@@ -25,4 +25,15 @@ RendezvousUrl RendezvousUrl::parse(const std::string& text) {
                   kWhat, text));
 }
 
+std::vector<std::string> addresses_in(const std::string& list) {
+  std::vector<std::string> addresses;
+  std::size_t begin = 0;
+  for (std::size_t end = list.find(','); end != list.npos; end = list.find(',', begin)) {
+    addresses.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  addresses.push_back(list.substr(begin));
+  return addresses;
+}
+
 }  // namespace motley

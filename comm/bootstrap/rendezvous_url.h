@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/bootstrap/endpoint.h"
 
@@ -17,5 +18,8 @@ struct RendezvousUrl {
   // Throws kInvalid.
   static RendezvousUrl parse(const std::string& text);
 };
+
+// The texts between the commas, at least one.
+std::vector<std::string> addresses_in(const std::string& list);
 
 }  // namespace motley

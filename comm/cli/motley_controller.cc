@@ -5,6 +5,11 @@
 // Prints the address that ranks are to be given as MOTLEY_CONTROLLER, then serves until SIGINT or
 // SIGTERM. A launcher that starts it with --orders tells it of deaths on its standard input, and
 // when that ends, so does the controller: it does not outlive its job.
+//
+//   motley-controller --bind tcp://0.0.0.0:4000 --size 4 --standby_for tcp://first:4000
+//
+// is ready to take the place of the one at first:4000 (comm/controller.h). One whose place another
+// has taken ends with status 1.
 #include <fmt/core.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
@@ -12,6 +17,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -19,6 +25,8 @@
 #include <string>
 #include <string_view>
 
+#include "comm/bootstrap/rendezvous_url.h"
+#include "comm/control/wake.h"
 #include "comm/controller.h"
 #include "comm/error.h"
 #include "comm/options.h"
@@ -29,6 +37,8 @@ DEFINE_int32(size, 0, "number of ranks of the job; 0: MOTLEY_SIZE");
 DEFINE_string(token, "",
               "secret of the job; empty: MOTLEY_TOKEN, which other users cannot see in ps");
 DEFINE_double(lease, 0, "seconds of silence after which a rank is dead; 0: MOTLEY_LEASE");
+DEFINE_string(standby_for, "",
+              "addresses of the controllers that serve rather than this one, between commas");
 DEFINE_bool(orders, false, "read lines \"lost RANK WHY\" from standard input, and end with it");
 
 namespace {
@@ -62,12 +72,15 @@ bool take_orders(std::string& text, motley::ControllerServer& server) {
   return true;
 }
 
-// Returns when one of `signals` arrives or the orders end.
-void wait_for_end(const sigset_t& signals, motley::ControllerServer& server) {
+// Returns when one of `signals` arrives, the orders end or another controller has taken over.
+void wait_for_end(const sigset_t& signals, const motley::Wake& superseded,
+                  motley::ControllerServer& server) {
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
   if (signal_fd < 0) motley::throw_errno("motley-controller: create a signalfd");
-  pollfd items[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
-  const nfds_t count = FLAGS_orders ? 2 : 1;
+  pollfd items[] = {{.fd = signal_fd, .events = POLLIN},
+                    {.fd = superseded.fd(), .events = POLLIN},
+                    {.fd = STDIN_FILENO, .events = POLLIN}};
+  const nfds_t count = FLAGS_orders ? 3 : 2;
   std::string text;
   while (true) {
     if (poll(items, count, -1) < 0) continue;  // EINTR
@@ -75,18 +88,29 @@ void wait_for_end(const sigset_t& signals, motley::ControllerServer& server) {
       LOG(INFO) << "a signal: the controller ends";
       break;
     }
-    if (items[1].revents != 0 && !take_orders(text, server)) break;
+    if (items[1].revents != 0) break;
+    if (items[2].revents != 0 && !take_orders(text, server)) break;
   }
   close(signal_fd);
 }
 
-void serve() {
+// The exit status.
+int serve() {
   const motley::Options options = motley::Options::from_environment();
-  const motley::ControllerOptions controller_options{
+  motley::Wake superseded;
+  std::atomic<bool> in_vain{false};
+  motley::ControllerOptions controller_options{
       .bind = FLAGS_bind,
       .size = FLAGS_size != 0 ? FLAGS_size : options.size,
       .token = FLAGS_token.empty() ? options.token : FLAGS_token,
-      .lease = FLAGS_lease != 0 ? motley::seconds(FLAGS_lease) : options.lease};
+      .lease = FLAGS_lease != 0 ? motley::seconds(FLAGS_lease) : options.lease,
+      .on_end = [&](const std::string& why) {
+        LOG(ERROR) << "the controller ends: " << why;
+        in_vain = true;
+        superseded.signal();
+      }};
+  if (!FLAGS_standby_for.empty())
+    controller_options.standby_for = motley::addresses_in(FLAGS_standby_for);
   // Blocked before threads start, so that none of them takes the signals that we wait for.
   sigset_t signals;
   sigemptyset(&signals);
@@ -96,7 +120,8 @@ void serve() {
   motley::ControllerServer server(controller_options);
   fmt::print("{}\n", server.address());
   std::fflush(stdout);
-  wait_for_end(signals, server);
+  wait_for_end(signals, superseded, server);
+  return in_vain ? 1 : 0;
 }
 
 }  // namespace
@@ -108,10 +133,9 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage("runs the controller of a job and prints its address");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    serve();
+    return serve();
   } catch (const motley::Error& error) {
     fmt::print(stderr, "motley-controller: {}\n", error.what());
     return 1;
   }
-  return 0;
 }

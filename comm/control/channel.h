@@ -39,7 +39,9 @@ class ControlChannel {
   virtual void watch_process(int rank, int pid) = 0;
   // Reports on_socket() while `descriptor` is readable; any thread, once.
   virtual void watch_socket(int descriptor) = 0;
-  // Where the controller is, for messages: "tcp://10.0.0.1:4000".
+  // Goes on to the next of several controllers, after the last to the first; any thread.
+  virtual void try_next() = 0;
+  // Where the controller is that is spoken to: "tcp://10.0.0.1:4000".
   virtual std::string controller() const = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/bootstrap/controller_host.h"
+#include "comm/bootstrap/rendezvous_url.h"
 #include "comm/control/client_state.h"
 #include "comm/control/zmq_channel.h"
 #include "comm/error.h"
@@ -52,8 +53,13 @@ ControlClient::~ControlClient() {
     state_->changed.wait_until(lock, clock_.now() + 2 * CallDump::kPatience,
                                [this] { return !state_->dumps.busy(); });
   }
+  // Whoever leaves because of an error has not done its part: the others are told at once.
   try {
-    call({.type = MessageType::kBye}, clock_.now() + kByeTime, "leaving the job");
+    if (std::uncaught_exceptions() > unwinding_) {
+      resign("an exception ended its work");
+    } else {
+      call({.type = MessageType::kBye}, clock_.now() + kByeTime, "leaving the job");
+    }
   } catch (const std::exception&) {
     // Whoever waits for this rank learns it from the lease.
   }
@@ -280,6 +286,7 @@ TimePoint ControlClient::on_time() {
   {
     const std::scoped_lock lock(state_->mutex);
     state_->core.on_time(clock_.now());
+    if (state_->core.take_move()) channel_->try_next();
     state_->ask_peers(clock_.now());
     state_->dumps.on_time(clock_.now());
     flush();
@@ -358,15 +365,17 @@ std::unique_ptr<ControlClient> connect_control(const Options& options, Clock& cl
   // The number tells this process from any other that ever held the rank.
   std::random_device entropy;
   const std::uint64_t incarnation = (std::uint64_t{entropy()} << 32) | entropy();
+  const std::vector<std::string> controllers = addresses_in(options.controller);
   auto channel =
-      make_zmq_channel({.controller = options.controller,
+      make_zmq_channel({.controllers = controllers,
                         .identity = fmt::format("{}.{:016x}", options.rank, incarnation)},
                        clock);
   const ClientConfig config{.rank = options.rank,
                             .size = options.size,
                             .token = options.token,
                             .heartbeat = options.heartbeat,
-                            .controller_rank = controller_rank};
+                            .controller_rank = controller_rank,
+                            .controllers = static_cast<int>(controllers.size())};
   return std::make_unique<ControlClient>(std::move(channel), config, clock,
                                          clock.now() + options.join_timeout);
 }

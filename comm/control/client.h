@@ -9,6 +9,7 @@
 // swapped out, is not taken for dead. The clock must be the real one; a simulator uses ClientCore.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,7 +56,8 @@ class ControlClient final : public Store, private ChannelEvents {
                 TimePoint deadline);
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
-  // Tells the controller that this rank ends in good order; waits at most a second for its answer.
+  // Tells the controller that this rank ends in good order; where an exception unwinds it, that
+  // this rank is dead. Waits at most a second for its answer.
   ~ControlClient() override;
 
   // The controller itself, if this process runs it: ends with this connection, after its goodbye.
@@ -178,6 +180,7 @@ class ControlClient final : public Store, private ChannelEvents {
 
   std::unique_ptr<ControllerHost> host_;  // goes last
   ClientConfig config_;
+  const int unwinding_ = std::uncaught_exceptions();  // so many do not concern this connection
   Clock& clock_;
   std::unique_ptr<ControlChannel> channel_;
   struct State;

@@ -15,6 +15,8 @@ constexpr int kPatientLeases = 2;
 // The first hello is often said before there is a connection; until one is heard, it is said again
 // after this long, then after twice as long, and so on.
 constexpr Duration kFirstHello = std::chrono::milliseconds(5);
+// Where there are several controllers, one that is not heard is tried for so many heartbeats.
+constexpr int kTryFor = 3;
 
 }  // namespace
 
@@ -23,6 +25,7 @@ ClientCore::ClientCore(const ClientConfig& config, TimePoint now)
       next_heartbeat_(now),
       hello_wait_(kFirstHello),
       heard_(now),
+      moved_(now),
       is_lost_(static_cast<std::size_t>(config.size)) {}
 
 void ClientCore::send(Message message) {
@@ -119,7 +122,20 @@ void ClientCore::answered(const Message& message, TimePoint now) {
   pending.answered = now;
 }
 
+// Whoever serves is one of several: a broken connection, or a lease of silence, and the next is
+// tried, in turn, until one is heard.
+void ClientCore::look_elsewhere(TimePoint now) {
+  const bool away = broken_ || !admitted() || silence(now) > lease_;
+  if (config_.controllers < 2 || failure_ || !away) return;
+  if (now - moved_ < kTryFor * config_.heartbeat) return;
+  moved_ = now;
+  move_ = true;
+  hello_wait_ = kFirstHello;
+  next_heartbeat_ = std::min(next_heartbeat_, now + kFirstHello);  // once there is a connection
+}
+
 void ClientCore::on_time(TimePoint now) {
+  look_elsewhere(now);
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + config_.heartbeat;
   if (failure_) return;

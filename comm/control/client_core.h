@@ -26,6 +26,7 @@ struct ClientConfig {
   std::string token;
   Duration heartbeat = seconds(0.2);  // between signs of life; at most a quarter of the lease
   int controller_rank = -1;  // whose process runs the controller, and takes it along; -1: none
+  int controllers = 1;       // that may serve, one at a time
 };
 
 class ClientCore {
@@ -87,6 +88,8 @@ class ClientCore {
   bool broken() const noexcept { return broken_; }
   // How long the controller has not been heard.
   Duration silence(TimePoint now) const noexcept { return now - heard_; }
+  // Whether another controller is to be tried, as the one at hand is not heard; once each time.
+  bool take_move() { return std::exchange(move_, false); }
   // Of the controller; zero before it has admitted this rank.
   Duration lease() const noexcept { return lease_; }
   // That a sign of life and its answer took of late; zero before there was one.
@@ -107,6 +110,7 @@ class ClientCore {
   void begin_epoch(std::uint32_t epoch, TimePoint now);
   void answered(const Message& message, TimePoint now);
   void sign_answered(TimePoint now);
+  void look_elsewhere(TimePoint now);
   void lost(int rank, const std::string& why);
   void report_exits(TimePoint now);
 
@@ -114,6 +118,8 @@ class ClientCore {
   TimePoint next_heartbeat_;
   Duration hello_wait_;
   TimePoint heard_;
+  TimePoint moved_;  // to the controller at hand
+  bool move_ = false;
   bool broken_ = false;
   std::uint32_t epoch_ = 0;
   Duration lease_{};

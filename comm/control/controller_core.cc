@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/control/progress.h"
+#include "comm/control/succession.h"
 
 namespace motley {
 namespace {
@@ -15,16 +16,6 @@ constexpr int kScansPerLease = 8;
 constexpr int kLeasesToComeBack = 2;
 constexpr Duration kHeldUp =
     std::chrono::milliseconds(100);  // later than this is not ordinary jitter
-
-// Takes as long for any two tokens of equal length.
-bool same_token(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -109,6 +100,7 @@ void ControllerCore::hello(const std::string& from, const Message& message, Time
     return send(from, {.type = MessageType::kFenced, .rank = message.rank, .value = holder.why});
   }
   holder.heard = now;
+  if (message.number == 0) holder.recalled = true;  // it comes from nowhere: nothing to tell
   if (message.key == "left" && !std::exchange(holder.grouped, true)) {
     stop_training(message.rank, AbortReason::kWithdrew);
   }
@@ -130,6 +122,11 @@ void ControllerCore::tell_epoch(int rank) {
   } else {
     send(lost.identity, {.type = MessageType::kWelcome, .number = config_.lease.count()});
   }
+}
+
+void ControllerCore::succeed(std::uint32_t last, TimePoint now) {
+  now_ = now;
+  begin_epoch_after(last);
 }
 
 // A rank comes from a controller before this one, of epoch `last`.

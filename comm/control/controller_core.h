@@ -70,6 +70,8 @@ class ControllerCore {
     const TimePoint due = due_.empty() ? TimePoint::max() : due_.begin()->first;
     return std::min({next_scan_, matchmaker_.hold_until(), due});
   }
+  // This controller takes the place of another, whose last known epoch is `last`; 0: of none.
+  void succeed(std::uint32_t last, TimePoint now);
   // `rank` is dead: somebody who knows says so. Does nothing if it has ended in good order.
   void report_lost(int rank, const std::string& why);
 

@@ -114,6 +114,7 @@ class LocalControl::Hub::Channel final : public ControlChannel {
   void send(const Message& message) override { hub_.post(identity_, message); }
   void watch_socket(int) override {}        // there are no other hosts
   void watch_process(int, int) override {}  // it is this process, whose end nobody here would see
+  void try_next() override {}               // there is one
   std::string controller() const override { return "this process"; }
 
  private:

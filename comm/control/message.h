@@ -33,6 +33,9 @@ enum class MessageType : std::uint8_t {
   kCollect,    // key: the dump that the sender makes, ranks: whose calls it still lacks. Answer: a
                // kCalls from each
   kCalls,      // key, rank: who makes that dump, value: the sender's calls; passed on to that rank
+  // Between controllers of one job.
+  kSuccession,  // count: how many controllers go before the sender, number: the epoch in which it
+                // serves, 0 while it stands by, value: the job's token. Answer: the same; kRefused
   // Requests on the store's lane.
   kSet,  // key, value. Answer: kOk
   kGet,  // key. Answer: kValue, once there is one

@@ -27,7 +27,9 @@ int open_pidfd(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0
 class ZmqChannel final : public ControlChannel {
  public:
   ZmqChannel(const ZmqChannelOptions& options, Clock& clock)
-      : clock_(clock), address_(options.controller), socket_(context_, zmq::socket_type::dealer) {
+      : clock_(clock),
+        controllers_(options.controllers),
+        socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::ipv6, true);
     socket_.set(zmq::sockopt::routing_id, options.identity);
@@ -39,13 +41,10 @@ class ZmqChannel final : public ControlChannel {
       throw_errno("watch the connection to the controller");
     }
     monitor_.connect(kMonitor);
-    try {
-      socket_.connect(address_);
-    } catch (const zmq::error_t& error) {
-      throw Error(ErrorCode::kInvalid,
-                  fmt::format("control: cannot use controller \"{}\": {}. Set MOTLEY_CONTROLLER to "
-                              "tcp://host:port.",
-                              address_, error.what()));
+    // What is no address is found here, not by the thread. The first is the one that is kept.
+    for (std::size_t i = controllers_.size(); i-- > 0;) {
+      connect(i);
+      if (i > 0) disconnect(i);
     }
   }
 
@@ -91,7 +90,12 @@ class ZmqChannel final : public ControlChannel {
     wake_.signal();
   }
 
-  std::string controller() const override { return address_; }
+  void try_next() override {
+    ++moves_;
+    wake_.signal();
+  }
+
+  std::string controller() const override { return controllers_[current_]; }
 
  private:
   struct Process {
@@ -99,8 +103,39 @@ class ZmqChannel final : public ControlChannel {
     int fd;  // -1: has ended before it could be watched
   };
 
+  void connect(std::size_t which) {
+    try {
+      socket_.connect(controllers_[which]);
+    } catch (const zmq::error_t& error) {
+      throw Error(ErrorCode::kInvalid,
+                  fmt::format("control: cannot use controller \"{}\": {}. Set MOTLEY_CONTROLLER to "
+                              "tcp://host:port.",
+                              controllers_[which], error.what()));
+    }
+  }
+
+  void disconnect(std::size_t which) {
+    try {
+      socket_.disconnect(controllers_[which]);
+    } catch (const zmq::error_t& error) {
+      if (error.num() != ENOENT) throw;  // it has ended by itself
+    }
+  }
+
+  // ZeroMQ looks names up and connects by itself, as often as it takes, so nothing fails here that
+  // did not in the beginning.
+  void move_on() {
+    for (int left = moves_.exchange(0) % static_cast<int>(controllers_.size()); left > 0; --left) {
+      const std::size_t next = (current_ + 1) % controllers_.size();
+      disconnect(current_);
+      connect(next);
+      current_ = next;
+    }
+  }
+
   void run(ChannelEvents& events) {
     while (take_orders(events)) {
+      move_on();
       receive(events);
       const TimePoint next = events.on_time();
       if (send_queued()) continue;
@@ -193,7 +228,9 @@ class ZmqChannel final : public ControlChannel {
   }
 
   Clock& clock_;
-  std::string address_;
+  const std::vector<std::string> controllers_;
+  std::atomic<std::size_t> current_{0};  // written by thread_ only
+  std::atomic<int> moves_{0};
   zmq::context_t context_{1};
   zmq::socket_t socket_;                                     // of thread_, once that runs
   zmq::socket_t monitor_{context_, zmq::socket_type::pair};  // the same; tells when it breaks

@@ -190,7 +190,7 @@ TEST(Control, CountsWhatStrangersSayAndGoesOn) {
     void on_broken() override {}
   } nobody;
   const auto stranger = make_zmq_channel(
-      {.controller = server.address(), .identity = "1.0000000000000001"}, Clock::real());
+      {.controllers = {server.address()}, .identity = "1.0000000000000001"}, Clock::real());
   stranger->start(nobody);
   constexpr std::uint64_t kMessages = 10'000;
   for (std::uint64_t i = 0; server.refused() < kMessages && i < 100 * kMessages; ++i) {

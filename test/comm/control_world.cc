@@ -310,13 +310,15 @@ void World::repeat_requests(int rank) {
   at(rank).client.on_time(now_ += seconds(0.5));
 }
 
-void World::restart_controller() {
+void World::restart_controller(Successor successor) {
   note(controller_history_, "restart", 7);
   ++config_.epoch;
   for (int rank = 0; rank < size(); ++rank) {
     at(rank).was_lost = at(rank).was_lost || core_.is_lost(rank);
   }
+  succeeded_ = successor == Successor::kStandby ? core_.epoch() : 0;
   core_ = ControllerCore(config_, now_);
+  core_.succeed(succeeded_, now_);
   started_ = now_;
   told_.clear();
   said_.clear();

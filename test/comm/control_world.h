@@ -100,8 +100,9 @@ class World {
   void die(int rank);          // says no more; nobody knows yet
   void learn_death(int rank);  // the controller is told
   void pass_time(TimePoint now);
-  void repeat_requests(int rank);  // as time would
-  void restart_controller();
+  void repeat_requests(int rank);                                // as time would
+  enum class Successor : std::uint8_t { kRestarted, kStandby };  // which has heard of its epoch
+  void restart_controller(Successor successor = Successor::kRestarted);
 
   // From now on what the controller is told is kept, and what it said: for replay().
   void keep_log() { keeps_log_ = true; }
@@ -168,6 +169,7 @@ class World {
   static void tell(ControllerCore& core, const Told& told);
   bool keeps_log_ = false;
   TimePoint started_{};
+  std::uint32_t succeeded_ = 0;  // the epoch of which it had heard then; 0: none
   std::vector<Told> told_;
   std::vector<ControllerCore::Output> said_;
 };

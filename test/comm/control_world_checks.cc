@@ -62,6 +62,7 @@ std::string World::violation() const {
 
 std::string World::replay() const {
   ControllerCore core(config_, started_);
+  core.succeed(succeeded_, started_);
   for (const Told& told : told_) tell(core, told);
   const std::vector<ControllerCore::Output> said = core.take_output();
   for (std::size_t i = 0; i < std::max(said.size(), said_.size()); ++i) {

@@ -200,7 +200,10 @@ class RandomJob {
 
   void tick(TimePoint now) {
     world_.pass_time(now);
-    if (happens(restart_)) world_.restart_controller();
+    if (happens(restart_)) {
+      world_.restart_controller(happens(0.5) ? World::Successor::kStandby
+                                             : World::Successor::kRestarted);
+    }
     for (int rank = 0; rank < world_.size(); ++rank) act(rank);
     for (Packet& packet : world_.take_packets()) {
       if (cut_off(packet.rank, now) || happens(loss_)) continue;

@@ -100,6 +100,49 @@ TEST(PartialReduce, Scenario31GoesOnWithoutTheControllerUntilItIsBack) {
   EXPECT_EQ(phase, 1);
 }
 
+// The controller dies and a standby takes its place, which ranks find by themselves: they step on
+// alone meanwhile, and then all average again, in groups of a later epoch.
+TEST(PartialReduce, Scenario31AStandbyTakesOver) {
+  constexpr int kSize = 3;
+  ControllerOptions options{.size = kSize, .token = "t", .lease = seconds(0.3)};
+  auto first = std::make_unique<ControllerServer>(options);
+  options.standby_for = {first->address()};
+  const ControllerServer standby(options);
+  const std::string list = first->address() + "," + standby.address();
+  std::atomic<int> averaged{0};
+  run_threads(
+      kSize,
+      [&](int rank) {
+        Options each;
+        each.rank = rank;
+        each.size = kSize;
+        each.controller = list;
+        each.token = "t";
+        each.heartbeat = seconds(0.02);
+        return connect_control(each, Clock::real());
+      },
+      [&](Communicator& comm) {
+        PartialReducer reducer(comm, {.group_size = kSize, .local_steps = 4});
+        std::vector<double> model(100, comm.rank());
+        EXPECT_THAT(reducer.average(model, 0).group, ElementsAre(0, 1, 2));
+        EXPECT_FALSE(standby.serves());
+        comm.barrier().wait();
+        if (comm.rank() == 0) first.reset();
+        std::fill(model.begin(), model.end(), comm.rank());
+        PartialResult result;
+        for (int step = 1; step <= 5; ++step) {
+          result = reducer.average(model, step);
+          if (!result.controller_away) break;
+        }
+        EXPECT_THAT(result.group, ElementsAre(0, 1, 2));
+        EXPECT_THAT(model, Each(1.0));
+        ++averaged;
+      },
+      seconds(20));
+  EXPECT_EQ(averaged, kSize);
+  EXPECT_TRUE(standby.serves());
+}
+
 // The controller does not come back: an error that names it, after the time that the caller gave.
 TEST(PartialReduce, Scenario31SaysSoWhenTheControllerDoesNotComeBack) {
   auto controller = std::make_unique<ControllerServer>(

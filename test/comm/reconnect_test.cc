@@ -1,5 +1,6 @@
 // Scenario 31: ranks leave in any order, each in good order, and a job with the same ranks at the
-// same place begins at once. Nobody is taken for dead, nobody waits for who has left.
+// same place begins at once. Nobody is taken for dead, nobody waits for who has left. One that an
+// exception ends has not left in good order, and the others are told at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "comm/communicator.h"
@@ -69,6 +71,36 @@ void run_job(const std::string& bind, std::string& address, const std::string& t
   }
   for (std::thread& rank : ranks) rank.join();
   controller.wait_until_left();
+}
+
+// The lease is long, so only the rank itself can have told.
+TEST(Leaving, ByAnExceptionIsADeathThatOthersAreToldOf) {
+  const ControllerServer controller({.size = kRanks, .token = "secret", .lease = seconds(60)});
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Options options;
+      options.rank = rank;
+      options.size = kRanks;
+      options.controller = controller.address();
+      options.token = "secret";
+      try {
+        Communicator comm = Communicator::join(options);
+        if (rank == 1) return;  // in good order
+        if (rank == 2) throw std::runtime_error("a step that cannot be made");
+        comm.control()->get_from_living("never set", Clock::real().now() + seconds(20));
+        ADD_FAILURE() << "nobody has set it";
+      } catch (const Error& error) {
+        EXPECT_EQ(rank, 0) << error.what();
+        EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+        EXPECT_THAT(error.ranks(), testing::ElementsAre(2)) << error.what();
+        EXPECT_THAT(error.what(), testing::HasSubstr("an exception ended its work"));
+      } catch (const std::runtime_error&) {
+        EXPECT_EQ(rank, 2);
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 class Reconnect : public testing::TestWithParam<std::string> {};
