@@ -92,6 +92,7 @@ TEST(SharedCores, Scenario23AShortAllReduceOfEightRanksTakesLessThan100Microseco
     const std::vector<int> cores = allowed_cores();
     run_on({cores.begin(), cores.begin() + std::min<std::ptrdiff_t>(2, std::ssize(cores))});
     std::vector<double> times(200);
+    const TimePoint begin = Clock::real().now();
     for (int round = 0; round < 20; ++round) {
       for (double& time : times) {
         const TimePoint start = Clock::real().now();
@@ -101,10 +102,10 @@ TEST(SharedCores, Scenario23AShortAllReduceOfEightRanksTakesLessThan100Microseco
         time = to_seconds(Clock::real().now() - start);
       }
       std::nth_element(times.begin(), times.begin() + 100, times.end());
-      std::vector<double> median = {times[100]};
-      comm.all_reduce(median, ReduceOp::kMax).wait();
-      if (comm.rank() == 0) least = std::min(least, median[0]);
-      if (median[0] < kMost) break;
+      std::vector<double> slowest = {times[100], to_seconds(Clock::real().now() - begin)};
+      comm.all_reduce(slowest, ReduceOp::kMax).wait();
+      if (comm.rank() == 0) least = std::min(least, slowest[0]);
+      if (slowest[0] < kMost || slowest[1] > 10) break;
     }
   });
   EXPECT_LT(least, kMost) << "seconds: the least of the medians, each on the slowest rank";
