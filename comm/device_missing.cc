@@ -7,6 +7,7 @@
 #include "comm/quantize.h"
 #include "comm/row_sums.h"
 #include "comm/rows.h"
+#include "comm/weighted_rows.h"
 
 namespace motley {
 namespace {
@@ -54,5 +55,8 @@ void gather_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable()
 void scatter_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
 void scatter_add_rows_on_device(const RowMove&, RowCheck&, StreamRef) { unavailable(); }
 void add_row_segments_on_device(const RowSegments&, RowCheck&, StreamRef) { unavailable(); }
+void gather_scaled_rows_on_device(const ScaledRows&, RowCheck&, StreamRef) { unavailable(); }
+void sum_weighted_rows_on_device(const WeightedRowSums&, RowCheck&, StreamRef) { unavailable(); }
+void multiply_rows_on_device(const RowProducts&, RowCheck&, StreamRef) { unavailable(); }
 
 }  // namespace motley

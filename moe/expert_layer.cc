@@ -102,12 +102,13 @@ struct ExpertLayer::Impl {
   void make(const ExpertLayerInput& input, std::span<float> y);
   void check_backward(std::span<const float> dy_given, const ExpertLayerGradient& out) const;
   void locate_rows();
-  RowDecoding decoding(std::span<float> out, std::span<const float> in) const {
+  // Sums over a token's choices of the rows that came back for them.
+  WeightedRowSums sums(std::span<float> out, std::span<const float> in) const {
     return {.out = out,
             .in = in,
             .row = row,
             .terms = static_cast<std::size_t>(plan.top_k),
-            .shards = static_cast<std::size_t>(plan.shards),
+            .parts = static_cast<std::size_t>(plan.shards),
             .columns = width()};
   }
 
@@ -253,7 +254,7 @@ void ExpertLayer::Impl::bind_forward() {
                      [this](const Op& op, int) { return exchange.combine(op.chunk); });
   executor.bind(OpKind::kDecode, [this](const Op&, int) {
     outputs_here = exchange.combined();
-    RowDecoding weighted = decoding(y_out, outputs_here);
+    WeightedRowSums weighted = sums(y_out, outputs_here);
     weighted.weight = plan.weight;
     decode_rows(weighted, workers);
   });
@@ -300,7 +301,14 @@ void ExpertLayer::Impl::bind_backward() {
   });
   executor.bind(OpKind::kWeightsGradient, [this](const Op&, int) {
     std::vector<float> dweight(plan.weight.size());
-    decode_weight_gradient(decoding({}, outputs_here), dy_in, dweight, workers);
+    decode_weight_gradient({.out = dweight,
+                            .by = dy_in,
+                            .in = outputs_here,
+                            .row = row,
+                            .terms = static_cast<std::size_t>(plan.top_k),
+                            .parts = static_cast<std::size_t>(plan.shards),
+                            .columns = width()},
+                           workers);
     std::ranges::copy(weight_gradient(plan, routing, dweight), gradient_out.dweight.begin());
   });
   executor.bind(OpKind::kExpertsGradient, [this](const Op& op, int) {
@@ -319,7 +327,7 @@ void ExpertLayer::Impl::bind_backward() {
     for (float& g : gradients) g *= options.gradient_scale;
   });
   executor.bind(OpKind::kDecodeGradient, [this](const Op&, int) {
-    decode_rows(decoding(gradient_out.dx, exchange.combined()), workers);
+    decode_rows(sums(gradient_out.dx, exchange.combined()), workers);
   });
 }
 

@@ -6,44 +6,22 @@
 //   decode_rows({.out = y, .in = rows, .row = row_of_choice, .weight = weight, .terms = 2,
 //                .columns = 512}, workers);
 //
-// Sums run over a token's choices in their order, in float32: no result depends on where rows lie.
+//   gradient of decode by its rows     encode_rows of dy with the weights as scale
+//   gradient of decode by its weights  decode_weight_gradient
+//   gradient of encode                 decode_rows without weights
+//
+// What they do is said in comm/weighted_rows.h, which has the same for device memory: each
+// _on_device there takes the same structs. Here threads share the rows, which changes no bit. A
+// choice that is dropped, or of no expert, has rows of kNoRow.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
+#include "comm/weighted_rows.h"
 #include "moe/workers.h"
 
 namespace motley::moe {
 
-// out[i] = scale[i] * in[index[i]].
-struct RowEncoding {
-  std::span<float> out;                 // [rows, columns]
-  std::span<const float> in;            // [any, columns]
-  std::span<const std::int64_t> index;  // [rows]
-  std::span<const float> scale{};       // [rows]; empty: 1
-  std::size_t columns = 1;
-};
-void encode_rows(const RowEncoding& encoding, Workers& workers);
-
-// Terms of each sum that `row` names, in order: out[t] = sum_j weight[t, j] * sum_s in[row[t, j,
-// s]].
-struct RowDecoding {
-  std::span<float> out;               // [tokens, columns]
-  std::span<const float> in;          // [rows, columns]
-  std::span<const std::int64_t> row;  // [tokens, terms, shards], below 0: none
-  std::span<const float> weight{};    // [tokens, terms]; empty: 1
-  std::size_t terms = 1;
-  std::size_t shards = 1;
-  std::size_t columns = 1;
-};
-// Overwrites `out`.
-void decode_rows(const RowDecoding& decoding, Workers& workers);
-
-// dweight[t, j] = <dy[t], sum_s in[row[t, j, s]]>, 0 where there are no rows: the gradient of
-// decode_rows by its weights. `decoding.out` is not looked at.
-void decode_weight_gradient(const RowDecoding& decoding, std::span<const float> dy,
-                            std::span<float> dweight, Workers& workers);
+void encode_rows(const ScaledRows& rows, Workers& workers);
+void decode_rows(const WeightedRowSums& sums, Workers& workers);
+void decode_weight_gradient(const RowProducts& products, Workers& workers);
 
 }  // namespace motley::moe

@@ -15,6 +15,7 @@
 #include "comm/quantize.h"
 #include "comm/row_sums.h"
 #include "comm/rows.h"
+#include "comm/weighted_rows.h"
 #include "test/support/elements.h"
 #include "test/support/exact_array.h"
 #include "test/support/row_check.h"
@@ -239,6 +240,72 @@ TEST(KernelTrafficOf, OddRowsOfTwoKibibytesIsHardlyMore) {
       traffic_of([&] { gather_rows_on_device(rows.move(), check, stream); });
   EXPECT_LE(static_cast<double>(moved.sectors) * kSectorBytes,
             kMost * 2 * static_cast<double>(rows.move().out.size_bytes()));
+}
+
+// Tokens of two terms each, all rows in a random order, and what each of them is to cost at least.
+// Numbers of rows and weights are asked for by each span of a row alone.
+template <class T>
+void expect_few_weighing(std::size_t columns, const Phases& phases) {
+  SCOPED_TRACE(testing::Message() << "rows of " << columns << " " << name(dtype_of<T>)
+                                  << ", phases " << phases.first << " and " << phases.second);
+  const std::size_t tokens = kElements / 2 / columns, terms = 2;
+  std::vector<std::int64_t> order(tokens * terms);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  const ExactArray<std::int64_t> row(order);
+  const auto of_tokens = ones<T>(tokens * columns, phases.first);
+  const auto of_rows = ones<T>(tokens * terms * columns, phases.second);
+  const auto weight = ones<float>(order.size(), 0), products = ones<float>(order.size(), 0);
+  const auto least = [&](const ConstView& view) {
+    std::size_t sum = 0;
+    for (std::size_t r = 0; r < view.count / columns; ++r)
+      sum += sectors_of(view, r * columns, columns);
+    return sum;
+  };
+  const std::size_t once = least(of_tokens.view()) + least(of_rows.view());
+  const std::size_t spans = (columns * sizeof(T) + kSectorBytes) / 1024 + 1;
+  const Stream stream;
+  RowCheck check(stream);
+  const auto expect_few = [&](const char* what, const std::function<void()>& body) {
+    const simt::Traffic moved = traffic_of(body);
+    const double numbers = static_cast<double>(2 * spans * order.size());
+    EXPECT_LE(static_cast<double>(moved.sectors), kMost * static_cast<double>(once) + numbers)
+        << what << ", " << once << " would do";
+    EXPECT_GE(moved.sectors * kSectorBytes, 3 * of_tokens.view().size_bytes()) << what;
+  };
+  expect_few("sum", [&] {
+    sum_weighted_rows_on_device(
+        {of_tokens.view(), of_rows.view(), row.view(), weight.view(), terms, 1, columns}, check,
+        stream);
+  });
+  expect_few("products", [&] {
+    multiply_rows_on_device(
+        {products.view(), of_tokens.view(), of_rows.view(), row.view(), terms, 1, columns}, check,
+        stream);
+  });
+  const auto to_rows = ones<T>(tokens * terms * columns, phases.first);
+  const std::size_t all = least(of_rows.view()) + least(to_rows.view());
+  const simt::Traffic moved = traffic_of([&] {
+    gather_scaled_rows_on_device(
+        {to_rows.view(), of_rows.view(), row.view(), weight.view(), columns}, check, stream);
+  });
+  EXPECT_LE(static_cast<double>(moved.sectors),
+            kMost * static_cast<double>(all) + static_cast<double>(2 * spans * order.size()))
+      << "gather, " << all << " would do";
+  EXPECT_GE(moved.sectors, all / 2);
+  test::fetch_and_verify(check, stream);
+}
+
+TEST(KernelTrafficOf, WeighingRowsIsTheLeast) {
+  for (const std::size_t columns : {512, 513, 2048}) {
+    for (const Phases& phases : {Phases{0, 0}, {1, 1}, {3, 0}})
+      expect_few_weighing<float>(columns, phases);
+  }
+  for (const Phases& phases : {Phases{0, 0}, {8, 2}}) {
+    expect_few_weighing<bfloat16>(512, phases);
+    expect_few_weighing<bfloat16>(1027, phases);
+    expect_few_weighing<half>(514, phases);
+  }
 }
 
 // Tails and alignments of every kind, where every byte before and behind is forbidden.
