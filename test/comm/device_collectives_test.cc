@@ -72,6 +72,7 @@ TEST_F(DeviceCollectives, SayThatTheyWaitForTheirStreamAndThenTouchNothing) {
   std::atomic<int> failed = 0;
   run_ranks(2, [&](Communicator& comm) {
     Buffer data = on_device(10'000, 7 + comm.rank());
+    synchronize(StreamRef{});  // for which the call's stream does not wait
     Stream stream;
     if (comm.rank() == 0) test::enqueue(stream, [&] { return failed == 2; });
     const CallOptions options{.timeout = seconds(0.05), .stream = stream};
@@ -94,6 +95,7 @@ TEST_F(DeviceCollectives, TouchNothingOnceTheyAreCancelled) {
     Communicator one(network.transport(0), Clock::real(), short_pieces());
     Communicator two(network.transport(1), Clock::real(), short_pieces());
     Buffer mine = on_device(20'000, 1);
+    synchronize(StreamRef{});
     Data theirs(20'000, 2);
     Request request = one.all_reduce(mine, ReduceOp::kSum);
     Request other = two.all_reduce(theirs, ReduceOp::kSum);
@@ -257,6 +259,7 @@ TEST_F(DeviceCollectives, HaveOnePieceUnderWayWhereSlotsAreUsedUp) {
 TEST_F(DeviceCollectives, FailWithWhatWentWrongOnTheDevice) {
   run_ranks(2, [](Communicator& comm) {
     Buffer data = on_device(1'000, 1);
+    synchronize(StreamRef{});
     Stream stream;
     if (comm.rank() == 1) {
       test::enqueue(stream, []() -> bool { throw Error(ErrorCode::kIo, "a kernel failed"); });

@@ -212,6 +212,7 @@ TEST_F(DirectDeviceCollectives, FailWhereAPeerHasLeft) {
 TEST_F(DirectDeviceCollectives, FailWithWhatWentWrongOnTheDevice) {
   test::run_ranks_on("ucx", 2, [](Communicator& comm) {
     Buffer data = on_device(1'000, 1);
+    synchronize(StreamRef{});
     Stream stream;
     if (comm.rank() == 1)
       test::enqueue(stream, []() -> bool { throw Error(ErrorCode::kIo, "a kernel failed"); });

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -131,6 +133,96 @@ TEST(Streams, AreDrivenByAnyThread) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(device_use(), DeviceUse{});
+}
+
+// Copies of parts of one buffer, from and to the host.
+class CopiesInStreams : public testing::Test {
+ protected:
+  void write(StreamRef stream, std::size_t first = 0) { copy(at(first), kHalf, stream); }
+  void read(StreamRef stream, std::size_t first = 0) {
+    copy(results_.emplace_back(2), at(first), stream);
+  }
+  static void expect_refused(const std::function<void()>& copies) {
+    try {
+      copies();
+      ADD_FAILURE() << "nothing orders them";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.what(), testing::HasSubstr("nothing orders them"));
+    }
+  }
+
+  Stream one_, two_, three_;
+
+ private:
+  View at(std::size_t first) const { return buffer_.view(4, DType::kInt32).slice(first, 2); }
+
+  const std::vector<std::int32_t> kHalf = {1, 2};
+  std::deque<std::vector<std::int32_t>> results_;
+  DeviceBuffer buffer_{16};
+};
+
+TEST_F(CopiesInStreams, AreRefusedIfTheyMeetAndNothingOrdersThem) {
+  write(one_);
+  expect_refused([&] { read(two_); });
+  expect_refused([&] { write(two_); });
+  expect_refused([&] { read({}, 1); });
+  EXPECT_EQ(device_use().unfinished, 1u);
+  read(one_);
+  synchronize(one_);
+  read(one_);
+  expect_refused([&] { write(two_); });
+}
+
+// And that all of them are done already, of which nobody was told, orders nothing.
+TEST_F(CopiesInStreams, AreRefusedWhateverTheTiming) {
+  write(one_);
+  enqueue(three_, [] { return device_use().unfinished == 1; });
+  Event other;
+  other.record(three_);
+  while (!other.done()) {
+  }
+  EXPECT_EQ(device_use().unfinished, 0u);
+  expect_refused([&] { read(two_); });
+}
+
+TEST_F(CopiesInStreams, MayMeetWhereAllReadOrAnythingOrdersThem) {
+  write(one_);
+  write(two_, 2);  // another half
+  Event first, second;
+  first.record(one_);
+  first.hold(two_);
+  second.record(two_);
+  second.hold(three_);
+  read(three_, 1);
+  synchronize(three_);  // and so all that held it
+  read(one_);
+  read(two_, 1);
+  read(three_, 2);
+  Event all;
+  for (const Stream* stream : {&one_, &two_, &three_}) {
+    all.record(*stream);
+    while (!all.done()) {
+    }
+  }
+  write({});
+  write({}, 2);
+}
+
+TEST_F(CopiesInStreams, ComeAfterAHoldOnlyIfTheyWereAskedForBeforeIt) {
+  Event event;
+  write(one_);
+  event.record(one_);
+  write(one_);
+  event.hold(two_);
+  expect_refused([&] { read(two_); });
+}
+
+// Which waits for its device.
+TEST_F(CopiesInStreams, ComeAfterABufferThatHasGone) {
+  write(one_);
+  { const DeviceBuffer gone(4); }
+  read(two_);
 }
 
 TEST(Streams, RefuseCopiesBeyondABuffer) {

@@ -15,7 +15,8 @@ namespace motley::test {
 template <class T>
 class Buffer {
  public:
-  // Nobody waits for the copy to the device: calls come after it in the default stream.
+  // Nobody waits for the copy to the device: calls come after it in the default stream. Before
+  // calls in another one synchronize that.
   Buffer(Memory memory, std::vector<T> elements) : elements_(std::move(elements)) {
     if (memory == Memory::kHost) return;
     device_.emplace(elements_.size() * sizeof(T));

@@ -198,10 +198,14 @@ void copy(View out, ConstView in, StreamRef stream) {
   if (in.count == 0) return;
   check_inside(out.data, out.size_bytes());
   check_inside(in.data, in.size_bytes());
-  test::enqueue(stream, [to = out.data, from = in.data, bytes = in.size_bytes()] {
-    std::memmove(to, from, bytes);
-    return true;
-  });
+  const test::CopyOrder::Copy what{out.data, in.data, in.size_bytes()};
+  world().streams.enqueue(
+      world().queue(stream),
+      [what, to = out.data] {
+        std::memmove(to, what.from, what.bytes);
+        return true;
+      },
+      what);
 }
 
 }  // namespace motley

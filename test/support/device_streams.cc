@@ -21,8 +21,10 @@ struct DeviceStreams::Queue {
 std::shared_ptr<DeviceStreams::Queue> DeviceStreams::create(int device) {
   const Lock lock(mutex_);
   // Those of streams that were destroyed stay until they are empty.
-  std::erase_if(queues_, [](const std::shared_ptr<Queue>& queue) {
-    return queue.use_count() == 1 && queue->pieces.empty() && !queue->busy;
+  std::erase_if(queues_, [this](const std::shared_ptr<Queue>& queue) {
+    const bool over = queue.use_count() == 1 && queue->pieces.empty() && !queue->busy;
+    if (over) order_.forget(queue.get());
+    return over;
   });
   queues_.push_back(std::make_shared<Queue>());
   queues_.back()->device = device;
@@ -34,9 +36,17 @@ void DeviceStreams::enqueue(const std::shared_ptr<Queue>& queue, std::function<b
   queue->pieces.push_back({std::move(work), {}});
 }
 
+void DeviceStreams::enqueue(const std::shared_ptr<Queue>& queue, std::function<bool()> work,
+                            const CopyOrder::Copy& copy) {
+  const Lock lock(mutex_);
+  order_.copy(next_place(*queue), copy);
+  queue->pieces.push_back({std::move(work), {}});
+}
+
 void DeviceStreams::hold(const std::shared_ptr<Queue>& queue, const Place& place) {
   const Lock lock(mutex_);
   if (place.queue == nullptr || place.queue == queue) return;
+  order_.hold(next_place(*queue), {place.queue.get(), place.position});
   queue->pieces.push_back({[] { return true; }, place});
 }
 
@@ -79,8 +89,13 @@ bool DeviceStreams::run_head(Queue& queue, Lock& lock) {
   return finished;
 }
 
-void DeviceStreams::throw_error(Queue& queue) {
-  if (queue.error) std::rethrow_exception(std::exchange(queue.error, nullptr));
+void DeviceStreams::tell(const Place& place) {
+  order_.told({place.queue.get(), place.position});
+  if (place.queue->error) std::rethrow_exception(std::exchange(place.queue->error, nullptr));
+}
+
+CopyOrder::Place DeviceStreams::next_place(const Queue& queue) {
+  return {&queue, queue.done + queue.pieces.size() + 1};
 }
 
 bool DeviceStreams::look(const Place& place) {
@@ -95,7 +110,7 @@ bool DeviceStreams::look(const Place& place) {
     }
   }
   if (place.queue->done < place.position) return false;
-  throw_error(*place.queue);
+  tell(place);
   return true;
 }
 
@@ -109,14 +124,17 @@ void DeviceStreams::wait_until_done(const Place& place, Lock& lock) {
 void DeviceStreams::wait(const Place& place) {
   Lock lock(mutex_);
   wait_until_done(place, lock);
-  throw_error(*place.queue);
+  tell(place);
 }
 
 void DeviceStreams::wait_for_device(int device) noexcept {
   Lock lock(mutex_);
   const std::vector<std::shared_ptr<Queue>> queues = queues_;
   for (const std::shared_ptr<Queue>& queue : queues) {
-    if (queue->device == device) wait_until_done({queue, queue->done + queue->pieces.size()}, lock);
+    if (queue->device != device) continue;
+    const Place end{queue, queue->done + queue->pieces.size()};
+    wait_until_done(end, lock);
+    order_.told({queue.get(), end.position});
   }
 }
 

@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+#include "test/support/copy_order.h"
+
 namespace motley::test {
 
 class DeviceStreams {
@@ -33,6 +35,9 @@ class DeviceStreams {
 
   std::shared_ptr<Queue> create(int device);
   void enqueue(const std::shared_ptr<Queue>& queue, std::function<bool()> work);
+  // Work that is this copy. Throws, and does nothing, if it meets another one out of order.
+  void enqueue(const std::shared_ptr<Queue>& queue, std::function<bool()> work,
+               const CopyOrder::Copy& copy);
   // What follows in `queue` waits for `place`.
   void hold(const std::shared_ptr<Queue>& queue, const Place& place);
   Place end_of(const std::shared_ptr<Queue>& queue);
@@ -50,7 +55,10 @@ class DeviceStreams {
   bool advance(Queue& queue, Lock& lock);
   bool run_head(Queue& queue, Lock& lock);
   void wait_until_done(const Place& place, Lock& lock);
-  static void throw_error(Queue& queue);
+  // Says that `place` is done, and what went wrong at or before it.
+  void tell(const Place& place);
+  // As it is behind the next piece of work.
+  static CopyOrder::Place next_place(const Queue& queue);
 
   std::mutex mutex_;
   std::condition_variable moved_;
@@ -58,6 +66,7 @@ class DeviceStreams {
   Brackets brackets_;
   int running_ = 0;
   std::vector<std::shared_ptr<Queue>> queues_;
+  CopyOrder order_;
 };
 
 }  // namespace motley::test
