@@ -163,7 +163,7 @@ bool Buffers::finish(const PieceMemory& at) {
     motley::copy(user, copied(at, from), stream_out());
     copies = true;
   });
-  if (copies || call_.direct) mark_end(at.slot->copied);
+  if (copies || call_.direct) at.slot->copied.record(stream_out());
   return copies || call_.direct;
 }
 
@@ -195,7 +195,11 @@ std::size_t Buffers::said_count(const PieceMemory& at, int from) const {
   return count;
 }
 
-void Buffers::mark_end(Event& event) const { event.record(stream_out()); }
+void Buffers::mark_end(Event& event) const {
+  event.record(stream_in());
+  event.hold(stream_out());
+  event.record(stream_out());
+}
 
 std::size_t Buffers::message_bytes(std::uint32_t piece, const Step& step) const {
   std::size_t count = 0;
@@ -243,7 +247,7 @@ void Buffers::gather(const PieceMemory& at, const Step& step, DeviceMessage& mes
     motley::copy({to, from.count, from.dtype, Memory::kDevice}, from, stream_out());
     to += from.size_bytes();
   });
-  mark_end(message.slot->copied);
+  message.slot->copied.record(stream_out());
 }
 
 void Buffers::write(const PieceMemory& at, const Step& step, DeviceMessage& message) {
@@ -258,7 +262,7 @@ void Buffers::write(const PieceMemory& at, const Step& step, DeviceMessage& mess
       motley::copy(to, part, stream_out());
     }
   });
-  mark_end(message.slot->copied);
+  message.slot->copied.record(stream_out());
 }
 
 void Buffers::move(const PieceMemory& at, const Step& step) {

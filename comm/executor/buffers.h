@@ -55,7 +55,7 @@ class Buffers {
   // The same in device memory, in stream order; the event of the message's slot tells when.
   void gather(const PieceMemory& at, const Step& step, DeviceMessage& message);
   void write(const PieceMemory& at, const Step& step, DeviceMessage& message);
-  // The end of all that was put into the stream so far.
+  // The end of all that was put into its streams so far.
   void mark_end(Event& event) const;
   // A copy or reduction within the rank.
   void move(const PieceMemory& at, const Step& step);

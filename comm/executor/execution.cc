@@ -66,10 +66,10 @@ void Execution::start() {
     Event& mark = lanes_[0].at.slot->copied;
     mark.record(call_.stream);
     waits_for_stream_ = !mark.done();
-  } catch (const Error& error) {
-    return failed(0, error);
+    if (!waits_for_stream_) start_pieces();
+  } catch (const Error& error) {  // of the device
+    failed(0, error);
   }
-  if (!waits_for_stream_) start_pieces();
 }
 
 // The first lane has one in any case, so that no call waits for the memory of another.
@@ -93,16 +93,18 @@ void Execution::start_pieces() {
 void Execution::start_piece(Lane& lane) {
   lane.at.piece = started_pieces_++;
   lane.head = lane.next = 0;
-  lane.state = State::kRuns;
-  if (!buffers_.begin(lane.at)) return;
-  lane.state = State::kCopiesIn;
-  copied_.reset();
+  lane.state = State::kCopiesIn;  // some are under way, too, if it throws
+  if (buffers_.begin(lane.at)) {
+    copied_.reset();
+  } else {
+    lane.state = State::kRuns;
+  }
 }
 
 void Execution::finish_piece(Lane& lane) {
   if (buffers_.layout().is_heads(lane.at.piece) && !counts_agree(lane)) return;
+  lane.state = State::kCopiesOut;
   if (buffers_.finish(lane.at)) {
-    lane.state = State::kCopiesOut;
     copied_.reset();
     return;
   }
@@ -159,7 +161,7 @@ void Execution::release_memory() noexcept {
   for (const Lane& lane : lanes_) {
     if (!lane.copies() && !(call_.direct && lane.runs())) continue;
     try {
-      if (lane.runs()) buffers_.mark_end(lane.at.slot->copied);
+      if (error_) buffers_.mark_end(lane.at.slot->copied);
       while (!lane.at.slot->copied.done() && Clock::real().now() < patience) pause_briefly();
     } catch (const Error&) {
       // The device does nothing any more.
@@ -194,7 +196,6 @@ void Execution::next_piece(Lane& lane) {
     finish_piece(lane);
     if (lane.state == State::kIdle && started_pieces_ < pieces_) start_piece(lane);
   } catch (const Error& error) {  // of the device
-    lane.state = State::kIdle;
     failed(0, error);
   }
 }

@@ -272,6 +272,22 @@ TEST_F(DeviceCollectives, FailWithWhatWentWrongOnTheDevice) {
   });
 }
 
+// Of the two copies that the call begins with the emulator refuses the second, as nothing orders it
+// after what is under way in the default stream.
+TEST_F(DeviceCollectives, FailAsTheyStartAndLeaveNoCopyUnderWay) {
+  InprocNetwork network(2);
+  Communicator one(network.transport(0), Clock::real(), short_pieces());
+  const Data late(1'000, 2);
+  Buffer in = on_device(2'000, 1), out = on_device(2'000, 0);
+  synchronize(StreamRef{});
+  motley::copy(in.block(1, 1'000), ConstView(late), StreamRef{});
+  const Stream stream;
+  Request request = one.all_to_all(in, out, {.stream = stream});
+  expect_error(ErrorCode::kIo, {"rank 0 of 2", "all_to_all #0", "nothing orders them"},
+               [&] { request.wait(); });
+  EXPECT_EQ(test::device_use().unfinished, 1u) << "but for what the call has no part in";
+}
+
 TEST_F(DeviceCollectives, RefuseMemoryThatIsNotWhereItIsSaidToBe) {
   run_ranks(1, [](Communicator& comm) {
     Data host(4);
