@@ -43,7 +43,7 @@ class Executor::Impl {
 
   Timeline run(const Program& program) {
     check_bound(program);
-    Run run{.program = &program, .progress = Progress(program), .timeline = {}, .error = {}};
+    Run run(program);
     run.timeline.rank = rank_;
     run.timeline.ops.resize(program.ops.size());
     run.start = run.timeline.begin = clock_.now();
@@ -61,6 +61,8 @@ class Executor::Impl {
     Request request;
   };
   struct Run {
+    explicit Run(const Program& it) : program(&it), progress(it) {}
+
     const Program* program;
     Progress progress;
     Timeline timeline;
