@@ -70,6 +70,7 @@ Topology::Topology(std::vector<Host> hosts, const TopologyCosts& costs, std::vec
   check_link("across sockets", costs.across);
   check_link("between hosts", costs.between);
   check_time("the time of a call", costs.per_call);
+  check_time("the time of a turn", costs.per_turn);
   check_speed("speed of reduction", costs.reduce_bytes_per_second);
   check_speed("speed of copying", costs.copy_bytes_per_second);
   place_ranks();

@@ -10,7 +10,8 @@
 // for its turn at the receiver's port, which it occupies likewise.
 // - Every rank has one port out and one in, unless its host says otherwise.
 // - Host::cores: the ranks of the host share so many cores, each of which does for one rank at a
-//   time: copies what it sends within the host, takes in what it receives, reduces.
+//   time: copies what it sends within the host, takes in what it receives, reduces. Where ranks are
+//   more than cores, up to 16 of them, TopologyCosts::per_turn passes before it works for another.
 // - Host::ports: the ranks of the host share so many network ports, dealt out in turns; each takes
 //   messages to and from other hosts at Host::port_bytes_per_second, out and in at once.
 // - A pair of hosts with a link of its own (HostLink) shares that link, one message after another
@@ -22,6 +23,7 @@
 //   reduce bytes_per_second=4e9                  of op(chunk, received), in bytes received
 //   copy bytes_per_second=8e9                    from memory to memory
 //   call time_us=0                               that every call takes beside its steps
+//   turn time_us=0                               that a core takes to turn to another rank
 //   within latency_us=1 message_us=0 bytes_per_second=5e9     one socket of one host
 //   across latency_us=1 message_us=0 bytes_per_second=5e9     two sockets of one host
 //   between latency_us=20 message_us=0 bytes_per_second=1.25e9           two hosts
@@ -55,6 +57,7 @@ struct TopologyCosts {
   double reduce_bytes_per_second = 4e9;  // of op(chunk, received), in bytes received
   double copy_bytes_per_second = 8e9;    // from memory to memory
   Duration per_call{};                   // for which starting a call of any kind takes
+  Duration per_turn{};                   // for which a core takes to turn to another rank
   // Two sockets (NUMA nodes) of one host.
   Link across = {.latency = std::chrono::microseconds(1), .bytes_per_second = 5e9};
   friend bool operator==(const TopologyCosts&, const TopologyCosts&) = default;

@@ -15,7 +15,8 @@ Duration time_of(double bytes, double bytes_per_second) {
 Traffic::Traffic(const Topology& topology)
     : topology_(&topology),
       free_(static_cast<std::size_t>(topology.busy_things())),
-      worked_(static_cast<std::size_t>(topology.ranks())) {}
+      worked_(static_cast<std::size_t>(topology.ranks())),
+      served_(free_.size(), -1) {}
 
 Duration Traffic::send(int from, int to, double bytes, Duration now) {
   const Topology::Route route = topology_->route(from, to);
@@ -53,7 +54,15 @@ Duration Traffic::turn(int from, int to, Duration now) const {
   if (route.in != topology_->core_of(to) || topology_->hosts()[host].ranks.size() > kMostInTurn)
     return now;
   const Duration ready = std::max(now, worked_[static_cast<std::size_t>(to)]);
-  return std::max(ready, free(core_for(to, ready)));
+  return std::max(ready, free_for(core_for(to, ready), to));
+}
+
+Duration Traffic::free_for(int core, int rank) const {
+  const int served = served_[static_cast<std::size_t>(core)];
+  const auto host = static_cast<std::size_t>(topology_->host_of(rank));
+  const bool goes_on = served == rank || served < 0;
+  if (goes_on || topology_->hosts()[host].ranks.size() > kMostInTurn) return free(core);
+  return free(core) + topology_->costs().per_turn;
 }
 
 int Traffic::core_for(int rank, Duration ready) const {
@@ -62,8 +71,8 @@ int Traffic::core_for(int rank, Duration ready) const {
   if (host.ranks.size() <= static_cast<std::size_t>(host.cores)) return best;
   const int first = topology_->core_of(host.ranks.front());
   for (int core = first; core < first + host.cores; ++core) {
-    const Duration start = std::max(ready, free(core));
-    const Duration least = std::max(ready, free(best));
+    const Duration start = std::max(ready, free_for(core, rank));
+    const Duration least = std::max(ready, free_for(best, rank));
     if (start < least || (start == least && free(core) > free(best))) best = core;
   }
   return best;
@@ -72,7 +81,10 @@ int Traffic::core_for(int rank, Duration ready) const {
 Duration Traffic::on_core(int rank, Duration time, Duration now) {
   Duration& worked = worked_[static_cast<std::size_t>(rank)];
   const Duration ready = std::max(worked, now);
-  return worked = occupy(free(core_for(rank, ready)), time, ready);
+  const int core = core_for(rank, ready);
+  const Duration start = std::max(ready, free_for(core, rank));
+  served_[static_cast<std::size_t>(core)] = rank;
+  return worked = occupy(free(core), time, start);
 }
 
 }  // namespace motley

@@ -27,6 +27,9 @@ class Traffic {
  private:
   static constexpr std::size_t kMostInTurn = 16;  // more ranks of a host ask too often
 
+  // When a core can work for a rank: at once for that which it worked for last, else after a turn.
+  Duration free_for(int core, int rank) const;
+
   // The same of whatever a rank does on a core.
   Duration on_core(int rank, Duration time, Duration now);
   // That on which a rank can go on first; of several, that which has rested least.
@@ -41,6 +44,7 @@ class Traffic {
   const Topology* topology_;
   std::vector<Duration> free_;    // since when each port, core and wire is free
   std::vector<Duration> worked_;  // by rank: the end of its last work
+  std::vector<int> served_;       // by core: the rank that it worked for last, or -1
 };
 
 }  // namespace motley

@@ -92,19 +92,21 @@ class Probe {
     comm_.barrier().wait();
     const std::uint32_t e = epoch();
     if (comm_.rank() == host.ranks.front()) hosts_[mine] = read_host(comm_, e);
+    add_up(hosts_, &HostReading::call, &HostReading::reduce_bytes_per_second,
+           &HostReading::copy_bytes_per_second);
+    add_up(seats_, &Seat::cores, &Seat::first_core);
     comm_.barrier().wait();
     measure(within_[mine], epoch(), on_one_socket(known_, host), Way::kWithinHost);
+    comm_.barrier().wait();
+    measure_crowd(within_[mine], epoch(), host);
     comm_.barrier().wait();
     measure(across_[mine], epoch(), on_two_sockets(known_, host), Way::kWithinHost);
     const auto links = [this](std::vector<LinkReading>& readings) {
       add_up(readings, &LinkReading::known, &LinkReading::hop, &LinkReading::tree,
-             &LinkReading::per_message, &LinkReading::bytes_per_second);
+             &LinkReading::per_turn, &LinkReading::per_message, &LinkReading::bytes_per_second);
     };
     between_ = measure_between([](std::size_t) { return true; });
     for (auto* readings : {&within_, &across_, &between_}) links(*readings);
-    add_up(hosts_, &HostReading::call, &HostReading::reduce_bytes_per_second,
-           &HostReading::copy_bytes_per_second);
-    add_up(seats_, &Seat::cores, &Seat::first_core);
     look_again(links);
     return result();
   }
@@ -123,6 +125,32 @@ class Probe {
   void measure(LinkReading& reading, std::uint32_t e, const std::vector<int>& ranks, Way way) {
     if (std::find(ranks.begin(), ranks.end(), comm_.rank()) != ranks.end())
       reading = read_link(comm_, e, ranks, way);
+  }
+
+  bool is_crowded(const Host& host) const {
+    const int ranks = static_cast<int>(host.ranks.size());
+    return on_one_socket(known_, host).size() == host.ranks.size() && ranks <= kMostCrowded &&
+           ranks > cores_of(host);
+  }
+
+  // Where ranks share cores, what whole calls took says more than one exchange. One rank finds the
+  // costs, lest computers disagree on the last bit.
+  void measure_crowd(LinkReading& reading, std::uint32_t e, const Host& host) {
+    if (!is_crowded(host)) return;
+    const std::vector<CallTime> times = read_calls(comm_, e, host.ranks);
+    if (comm_.rank() != host.ranks.front()) return;
+    const HostReading& own = hosts_[at(known_.host_of(comm_.rank()))];
+    TopologyCosts costs{.within = link_of(reading, own.call, true),
+                        .reduce_bytes_per_second = own.reduce_bytes_per_second,
+                        .copy_bytes_per_second = own.copy_bytes_per_second,
+                        .per_call = Duration(std::llround(own.call))};
+    costs = fit_crowd(costs, static_cast<int>(host.ranks.size()), cores_of(host), times,
+                      comm_.options().segment_bytes);
+    const auto ns = [](Duration time) { return static_cast<double>(time.count()); };
+    reading.per_turn = ns(costs.per_turn);
+    reading.per_message = ns(costs.within.per_message);
+    reading.hop = ns(costs.within.latency) + own.call + 2 * reading.per_message;
+    reading.bytes_per_second = costs.within.bytes_per_second;
   }
 
   // Of the pairs that are wanted, by position in pairs_.
@@ -206,7 +234,7 @@ class Probe {
     for (std::size_t h = 0; h < readings.size(); ++h) {
       const std::size_t ranks = on_one_socket(known_, known_.hosts()[h]).size();
       const auto cores = static_cast<std::size_t>(cores_of(known_.hosts()[h]));
-      if (readings[h].known == 0 || ranks <= cores) continue;
+      if (readings[h].known == 0 || ranks <= cores || is_crowded(known_.hosts()[h])) continue;
       const int hops = 2 * std::bit_width(ranks - 1);  // up the tree and down
       readings[h].hop = call() + std::max(0.0, readings[h].tree - call()) / hops;
       const double each = static_cast<double>(ranks) / static_cast<double>(cores);
@@ -242,6 +270,11 @@ class Probe {
     costs.reduce_bytes_per_second = over_hosts(&HostReading::reduce_bytes_per_second);
     costs.copy_bytes_per_second = over_hosts(&HostReading::copy_bytes_per_second);
     costs.per_call = Duration(std::llround(call()));
+    std::vector<double> turns;
+    for (std::size_t h = 0; h < within_.size(); ++h) {
+      if (is_crowded(known_.hosts()[h])) turns.push_back(within_[h].per_turn);
+    }
+    costs.per_turn = Duration(std::llround(median(turns)));
     costs.within = typical(with_turns(within_), true).value_or(costs.within);
     costs.across = typical(across_, true).value_or(costs.within);
     costs.between = typical(between_, false).value_or(costs.between);

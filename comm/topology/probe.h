@@ -11,8 +11,9 @@ namespace motley {
 // it takes to hear of all pairs of up to 8 hosts (one fewer than hosts), or of some pairs of more;
 // longer where links have less than 100 Mbit/s. All ranks get the same answer, equal to the bit.
 // Measured are, through the executor: the time that starting a call takes, latencies, times per
-// message, bandwidths; and the speeds of reducing and copying. Hosts get the cores that their
-// processes may use and one port.
+// message, bandwidths; and the speeds of reducing and copying. Where up to 8 ranks of a host share
+// its cores, whole calls say what messages and turns take there (crowd.h): some 100 ms more. Hosts
+// get the cores that their processes may use and one port.
 Topology probe(Communicator& comm, const Topology& known);
 
 }  // namespace motley

@@ -18,6 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint64_t kProbeGroups = std::uint64_t{1} << 62;
 constexpr std::uint64_t kTree = std::uint64_t{1} << 61;
+constexpr std::uint64_t kCalls = std::uint64_t{1} << 60;
 constexpr Duration kTokenTime = milliseconds(3);    // for which a token goes round
 constexpr std::size_t kTokenRounds = 3;             // but so often at least
 constexpr int kTrees = 64;                          // all-reduces, one after another
@@ -241,6 +242,29 @@ double stream_speed(Line& there, Line& back, bool sends, Communicator& comm, std
   }
 }
 
+// ns of one all-reduce in a row of some, by the shortest row: others may use the cores.
+double row_time(Communicator& comm, const Group& group, std::vector<float>& data,
+                const char* family, int calls) {
+  constexpr int kRows = 10;
+  double least = 1e18;
+  for (int row = 0; row < kRows; ++row) {
+    const TimePoint start = comm.clock().now();
+    for (int i = 0; i < calls; ++i) {
+      Call call{.kind = CallKind::kAllReduce,
+                .group = &group,
+                .number = group.next_call(),
+                .in = View(data),
+                .out = View(data)};
+      call.algorithm = find_algorithm(call.kind, family);
+      call.segment_bytes = comm.options().segment_bytes;
+      call.timeout = comm.options().timeout;
+      comm.engine().start(call).wait();
+    }
+    least = std::min(least, nanoseconds(comm.clock().now() - start) / calls);
+  }
+  return least;
+}
+
 template <class Body>
 double least_time(Clock& clock, const Body& body) {
   double least = 1e18;
@@ -275,6 +299,20 @@ LinkReading read_link(Communicator& comm, std::uint32_t epoch, const std::vector
   reading.bytes_per_second =
       static_cast<double>(bytes) / std::max(1.0, large - reading.per_message) * 1e9;
   return sends ? reading : LinkReading{};
+}
+
+std::vector<CallTime> read_calls(Communicator& comm, std::uint32_t epoch,
+                                 const std::vector<int>& ranks) {
+  const Group group(ranks, {.id = kProbeGroups | kCalls, .epoch = epoch});
+  std::vector<CallTime> times;
+  for (const auto& [bytes, calls] : {std::pair{std::size_t{64}, 12}, {std::size_t{256} << 10, 4}}) {
+    std::vector<float> data(bytes / sizeof(float));
+    for (const char* family : {"direct", "ring", "halving_doubling", "tree"}) {
+      times.push_back({find_algorithm(CallKind::kAllReduce, family), bytes,
+                       row_time(comm, group, data, family, calls)});
+    }
+  }
+  return times;
 }
 
 HostReading read_host(Communicator& comm, std::uint32_t epoch) {

@@ -60,6 +60,13 @@ class Parser {
     };
   }
 
+  auto time(Duration& wanted) {
+    return [&, this](std::string_view name, std::string_view value) {
+      if (name == "time_us") wanted = microseconds(value);
+      return name == "time_us";
+    };
+  }
+
   auto link_settings(Link& link) {
     return [&, this](std::string_view name, std::string_view value) {
       if (name == "latency_us")
@@ -84,23 +91,17 @@ class Parser {
     const std::string_view what = words_.front();
     if (what == "reduce") return settings(1, speed(costs_.reduce_bytes_per_second));
     if (what == "copy") return settings(1, speed(costs_.copy_bytes_per_second));
-    if (what == "call") return call();
+    if (what == "call") return settings(1, time(costs_.per_call));
+    if (what == "turn") return settings(1, time(costs_.per_turn));
     if (what == "within") return settings(1, link_settings(costs_.within));
     if (what == "across") return settings(1, link_settings(costs_.across));
     if (what == "between") return settings(1, link_settings(costs_.between));
     if (what == "host") return host();
     if (what == "link") return link();
     fail(fmt::format(
-        "\"{}\" is no statement. Use reduce, copy, call, within, across, between, host or "
+        "\"{}\" is no statement. Use reduce, copy, call, turn, within, across, between, host or "
         "link.",
         what));
-  }
-
-  void call() {
-    settings(1, [this](std::string_view name, std::string_view value) {
-      if (name == "time_us") costs_.per_call = microseconds(value);
-      return name == "time_us";
-    });
   }
 
   void host() {
@@ -242,11 +243,11 @@ Topology Topology::read(const std::string& path) {
 
 std::string Topology::to_text() const {
   std::string text = fmt::format(
-      "{}\nreduce bytes_per_second={}\ncopy bytes_per_second={}\ncall time_us={}\nwithin "
-      "{}\nacross {}\n"
-      "between {}\n",
+      "{}\nreduce bytes_per_second={}\ncopy bytes_per_second={}\ncall time_us={}\nturn "
+      "time_us={}\nwithin {}\nacross {}\nbetween {}\n",
       kHeading, costs_.reduce_bytes_per_second, costs_.copy_bytes_per_second,
-      static_cast<double>(costs_.per_call.count()) / 1e3, text_of(costs_.within),
+      static_cast<double>(costs_.per_call.count()) / 1e3,
+      static_cast<double>(costs_.per_turn.count()) / 1e3, text_of(costs_.within),
       text_of(costs_.across), text_of(costs_.between));
   for (const Host& host : hosts_) {
     text += fmt::format("host {} ranks={}", host.name, text_of(host.ranks));

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "comm/price.h"
 #include "test/support/rank_runner.h"
 #include "test/support/simulation.h"
 
@@ -73,6 +75,27 @@ TEST(Probe, FindsTheSlowPortAndTheFarHost) {
   EXPECT_EQ(found.links()[0].a, 0);
   EXPECT_EQ(found.links()[0].b, 1);
   expect_near(found.links()[0].link, far);
+}
+
+// Ranks on two cores: calls cost what they do, though one exchange would not tell.
+TEST(Probe, PricesCallsWhereRanksShareCores) {
+  for (const int ranks : {4, 6, 8}) {
+    std::vector<int> all(static_cast<std::size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    const Topology truth({{.ranks = all, .cores = 2}},
+                         {.within = {microseconds(1), 4e9, microseconds(1)},
+                          .copy_bytes_per_second = 4e9,
+                          .per_turn = microseconds(5)});
+    const Topology found = probe_simulated(truth);
+    for (const char* family : {"direct", "ring", "halving_doubling", "tree"}) {
+      for (const std::size_t bytes : {std::size_t{64}, std::size_t{256} << 10}) {
+        const PricedCall call{.kind = CallKind::kAllReduce, .bytes = bytes, .algorithm = family};
+        EXPECT_NEAR(to_seconds(price(call, found)) / to_seconds(price(call, truth)), 1, 0.25)
+            << ranks << " ranks, " << family << ", " << bytes << " bytes\n"
+            << found.to_text();
+      }
+    }
+  }
 }
 
 TEST(Probe, MeasuresSomePairsOfManyHosts) {

@@ -18,6 +18,7 @@ using std::chrono::microseconds;
 constexpr const char* kExample = R"(# two hosts, far apart
 motley topology 1
 reduce bytes_per_second=4e9
+turn time_us=1.5
 within latency_us=0.5 message_us=0.25 bytes_per_second=5e9
 between latency_us=30 bytes_per_second=1e9     # message_us stays as it is
 
@@ -31,6 +32,7 @@ TEST(TopologyText, IsReadAsDocumented) {
   EXPECT_EQ(topology.ranks(), 6);
   EXPECT_EQ(topology.costs().reduce_bytes_per_second, 4e9);
   EXPECT_EQ(topology.costs().copy_bytes_per_second, TopologyCosts{}.copy_bytes_per_second);
+  EXPECT_EQ(topology.costs().per_turn, Duration(1500));
   EXPECT_EQ(topology.costs().within, (Link{Duration(500), 5e9, Duration(250)}));
   EXPECT_EQ(topology.costs().between, (Link{microseconds(30), 1e9, {}}));
   EXPECT_EQ(topology.host_of(5), 0);
@@ -61,7 +63,9 @@ TEST(TopologyText, WhatIsWrittenIsReadBackEqual) {
     }
     std::vector<HostLink> links;
     if (hosts.size() > 1) links.push_back({1, 0, {Duration(below(100000)), 1e9 / 3, Duration(7)}});
-    const Topology topology(hosts, {.within = {Duration(below(9999)), 1e10 / 7, Duration(1)}},
+    const Topology topology(hosts,
+                            {.within = {Duration(below(9999)), 1e10 / 7, Duration(1)},
+                             .per_turn = Duration(below(9999))},
                             links);
     const std::string text = topology.to_text();
     EXPECT_EQ(Topology::parse(text, "written"), topology) << text;

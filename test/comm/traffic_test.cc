@@ -69,6 +69,24 @@ TEST(Traffic, RanksOfAHostShareItsCores) {
   EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(5));  // meanwhile, on the other
 }
 
+// A core goes on at once with the rank that it works for, and turns to another in 3 us.
+TEST(Traffic, TurnsFromRankToRankTakeTime) {
+  TopologyCosts costs = kCosts;
+  costs.per_turn = microseconds(3);
+  const Topology topology({{.ranks = {0, 1}, .cores = 1}}, costs);
+  Traffic traffic(topology);
+  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(4));
+  EXPECT_EQ(traffic.work(0, microseconds(4), {}), microseconds(8));
+  EXPECT_EQ(traffic.turn(1, 0, {}), microseconds(8));
+  EXPECT_EQ(traffic.turn(0, 1, {}), microseconds(11));
+  EXPECT_EQ(traffic.work(1, microseconds(4), {}), microseconds(15));
+  EXPECT_EQ(traffic.work(0, microseconds(4), microseconds(20)), microseconds(24));  // it has rested
+  const Topology two({{.ranks = {0, 1}, .cores = 2}}, costs);
+  Traffic apart(two);
+  EXPECT_EQ(apart.work(0, microseconds(4), {}), microseconds(4));
+  EXPECT_EQ(apart.work(1, microseconds(4), {}), microseconds(4));
+}
+
 TEST(Traffic, RanksWithCoresOfTheirOwnWorkWhileTheySend) {
   const Topology topology = Topology::hosts({0, 0}, kCosts);
   Traffic traffic(topology);
