@@ -214,6 +214,19 @@ TEST(Sampling, StopsAtTheCapButTakesOneSample) {
   EXPECT_EQ(measure(library, slow, {.cap = seconds(2)}, clock).samples, 1);
 }
 
+// Whose first call is held up for longer than the cap, as a rank that has lost its core is.
+TEST(Sampling, DoesNotTakeOneLongCallForAll) {
+  test::ManualClock clock;
+  FakeLibrary library(1);
+  int calls = 0;
+  const auto call = [&] {
+    clock.advance(++calls == 1 ? std::chrono::microseconds(80'000) : std::chrono::microseconds(50));
+  };
+  const Timing timing = measure(library, call, {.cap = seconds(0.05)}, clock);
+  EXPECT_NEAR(timing.time, 50e-6, 1e-9);
+  EXPECT_GE(timing.calls * 50e-6, 300e-6);
+}
+
 TEST(Sampling, FindsQuantilesByNearestRank) {
   std::vector<double> values(100);
   std::iota(values.begin(), values.end(), 1);

@@ -20,7 +20,9 @@ DEFINE_string(places, "out,in", "out: out of place; in: in place");
 DEFINE_string(buffers, "private", "private, allocated (Communicator::allocate), or both");
 DEFINE_string(memory, "host", "host, or device: buffers in the memory of each rank's GPU");
 DEFINE_int32(root, 0, "root of broadcast, reduce, gather and scatter");
-DEFINE_double(cap, 2, "seconds that timing a cell may take; a sample is always taken");
+DEFINE_double(
+    cap, 2,
+    "seconds that timing a cell may take; a sample is always taken, three if they are short");
 DEFINE_int32(samples, 60, "samples of a cell, at most");
 DEFINE_string(json, "", "file to write the results to as JSON lines");
 

@@ -12,6 +12,7 @@ constexpr int kMostSingles = 2000;
 // A sample that is long enough is tried so often before that is believed: a process that has lost
 // its core makes any sample long.
 constexpr int kTries = 3;
+constexpr double kSurelyLong = 0.1;  // seconds; no process is kept from its core for so long
 
 // One sample: how long this rank took for the calls, and for all with the barrier before them.
 struct Sample {
@@ -81,7 +82,8 @@ Timing measure(Subject& subject, const Subject::Call& call, const SamplingRule& 
     samples.push_back(mine.calls);
     last = slowest(subject, mine);
     spent += last.all;
-    if (timing.calls == kMostCalls || spent >= cap / 4) break;
+    const bool believed = samples.size() >= kTries || last.all >= kSurelyLong;
+    if (timing.calls == kMostCalls || (spent >= cap / 4 && believed)) break;
     if (last.calls < wanted) {
       timing.calls = more_calls(timing.calls, last.calls, wanted);
       samples.clear();

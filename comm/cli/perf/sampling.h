@@ -14,8 +14,10 @@ namespace motley::perf {
 
 struct SamplingRule {
   Duration sample = std::chrono::microseconds(300);
-  Duration cap = seconds(2);  // after so long no sample is begun, but one is always taken
-  int samples = 60;           // at most
+  // After so long no sample is begun; but one is always taken, and three where each takes less than
+  // 0.1 s: the first may have been held up.
+  Duration cap = seconds(2);
+  int samples = 60;  // at most
 };
 
 struct Timing {
