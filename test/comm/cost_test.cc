@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,28 @@ TEST_P(EveryFamily, CostsWhatTheSimulatorTakes) {
             << family.name << ", size " << size << ", " << ranks_per_host << " ranks a host, "
             << count << " elements";
       }
+    }
+  }
+}
+
+// Where ranks share two cores, too, each of which takes a while to turn to another rank.
+TEST_P(EveryFamily, CostsWhatTheSimulatorTakesOfTurns) {
+  const auto [kind, algorithm] = GetParam();
+  const Algorithm& family = algorithms_of(kind)[static_cast<std::size_t>(algorithm)];
+  for (const int size : {3, 4, 7, 8}) {
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const Topology topology({{.ranks = ranks, .cores = 2}},
+                            {.within = {microseconds(2), 1e9, microseconds(1)},
+                             .reduce_bytes_per_second = kAtOnce,
+                             .copy_bytes_per_second = kAtOnce,
+                             .per_turn = microseconds(3)});
+    for (const int per_rank : {0, 1, 64}) {
+      const auto count =
+          static_cast<std::size_t>(kind == CallKind::kBarrier ? 0 : size * 32 * per_rank);
+      EXPECT_EQ(cost(family, {.kind = kind, .bytes = count * 4}, topology).count(),
+                simulated(kind, algorithm, count, topology).count())
+          << family.name << ", size " << size << ", " << count << " elements";
     }
   }
 }
