@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/defaults.h"
 #include "wide/device/engine.h"
 #include "wide/kernel/flow.h"
 
@@ -34,6 +35,16 @@ void check(const TrainOptions& o) {
   require(o.threads >= 1 && o.threads <= 1024, "threads", o.threads, "in [1, 1024]");
   require(o.l2 >= 0 && std::isfinite(o.l2), "l2", static_cast<double>(o.l2), "at least 0");
   require(std::isfinite(o.l2_factors), "l2_factors", static_cast<double>(o.l2_factors), "finite");
+  require(std::isfinite(o.prior_factors), "prior_factors", o.prior_factors, "finite");
+  require(o.prior_factors <= 0 || planes(o.model.optimizer) <= 2, "prior_factors", o.prior_factors,
+          "0 for ftrl and adam, which take l2_factors");
+  require(o.average <= 1, "average", o.average, "at most 1");
+  require(o.average <= 0 || o.model.optimizer != Optimizer::kFtrl, "average", o.average,
+          "0 for ftrl");
+  require(std::isfinite(o.initial_accumulator) && o.initial_accumulator != 0, "initial_accumulator",
+          o.initial_accumulator, "above 0");
+  require(o.learning_rate_factors != 0 && std::isfinite(o.learning_rate_factors),
+          "learning_rate_factors", o.learning_rate_factors, "above 0");
   require(o.batch_rows >= 1, "batch_rows", static_cast<double>(o.batch_rows), "at least 1");
   require(o.patience >= 1, "patience", o.patience, "at least 1");
   require(o.positive_weight > 0 && std::isfinite(o.positive_weight), "positive_weight",
@@ -67,40 +78,21 @@ void begin_at_mean(Model& model, const Dataset& train) {
 // FTRL keeps z, of which the weight follows: z of the weights as they begin.
 void settle_ftrl(Model& model, const TrainOptions& o) {
   const Layout& layout = model.layout();
-  const float rate = o.learning_rate * std::sqrt(static_cast<float>(o.size));
-  const auto settle = [&](std::size_t weight, std::size_t stride, float l1, float l2) {
+  const auto settle = [&](std::size_t weight, std::size_t stride, float rate, float l1, float l2) {
     float* const s = &model.weights()[weight];
     if (s[0] == 0) return;
     s[stride] = -s[0] * (Rates{}.beta / rate + l2) - std::copysign(l1, s[0]);
   };
-  for (std::size_t i = 0; i < layout.shared; ++i) settle(i, layout.shared, 0, 0);
+  const float grown = std::sqrt(static_cast<float>(o.size));
+  const float rate = o.learning_rate * grown;
+  for (std::size_t i = 0; i < layout.shared; ++i) settle(i, layout.shared, rate, 0, 0);
   for (std::size_t slot = 0; slot < layout.slots; ++slot) {
-    settle(layout.linear(slot), 1, o.l1, o.l2);
+    settle(layout.linear(slot), 1, rate, o.l1, o.l2);
     for (std::size_t d = 0; d < layout.width; ++d) {
-      settle(layout.factors_of(slot) + d, layout.width, o.l1_factors, o.l2_factors);
+      settle(layout.factors_of(slot) + d, layout.width, o.learning_rate_factors * grown,
+             o.l1_factors, o.l2_factors);
     }
   }
-}
-
-// What is left to the trainer becomes what suits model and data.
-TrainOptions settled(TrainOptions o, bool validates) {
-  check(o);
-  const bool squared = o.model.loss == Loss::kSquared;
-  if (o.epochs == 0) o.epochs = validates ? 100 : 20;
-  if (o.learning_rate < 0) {
-    o.learning_rate = has_factors(o.model.kind) ? 0.1f : 0.2f;
-    if (squared) o.learning_rate /= 4;
-    if (o.model.optimizer == Optimizer::kAdam) o.learning_rate /= 20;
-  }
-  if (o.l2_factors < 0) {
-    o.l2_factors = squared ? 2e-2f : o.model.kind == ModelKind::kFfm ? 1e-4f : 5e-4f;
-  }
-  return o;
-}
-
-TrainOptions settled_for(const Model& model, TrainOptions o, bool validates) {
-  o.model = model.options();
-  return settled(std::move(o), validates);
 }
 
 // What of the training data counts, and how much.
@@ -143,6 +135,7 @@ void set_rate(Model& model, float negative_rate) {
 Model fresh_model(const Dataset& train, const TrainOptions& options) {
   ModelOptions model = options.model;
   model.seed = options.seed;
+  model.initial_accumulator = options.initial_accumulator;
   Model fresh = Model::of(model, train);
   begin_at_mean(fresh, train);
   if (fresh.options().optimizer == Optimizer::kFtrl) settle_ftrl(fresh, options);
@@ -151,7 +144,9 @@ Model fresh_model(const Dataset& train, const TrainOptions& options) {
 }
 
 UpdateOptions update_options(const TrainOptions& o) {
-  return {.learning_rate = o.learning_rate * std::sqrt(static_cast<float>(o.size)),
+  const float grown = std::sqrt(static_cast<float>(o.size));
+  return {.learning_rate = o.learning_rate * grown,
+          .learning_rate_factors = o.learning_rate_factors * grown,
           .l1 = o.l1,
           .l2 = o.l2,
           .l1_factors = o.l1_factors,
@@ -166,19 +161,30 @@ std::unique_ptr<Flow> flow_for(const Model& model, const TrainOptions& o) {
 
 }  // namespace
 
+// As many as cost little beside the training itself.
+std::size_t averages_per_epoch(const Samples& train, const Layout& layout, const TrainOptions& o) {
+  if (o.processor == Processor::kCuda) return 1;  // as the state would go there and back
+  const std::size_t touched =
+      train.slots.size() * (layout.factors_stride() + layout.linear_stride());
+  return std::clamp<std::size_t>(touched / (20 * layout.size()), 1, 4);
+}
+
 // What a run begins with.
 struct TrainingRun::Start {
   TrainOptions options;
   Dataset train;
   Model model;
 
-  static Start afresh(Dataset data, TrainOptions options) {
+  static Start afresh(Dataset data, TrainOptions options, bool validates) {
     Dataset train = chosen(std::move(data), options);
+    options = settled(std::move(options), train, validates);
     Model model = fresh_model(train, options);
     return {std::move(options), std::move(train), std::move(model)};
   }
-  static Start from(const Model& initial, Dataset data, TrainOptions options) {
+  static Start from(const Model& initial, Dataset data, TrainOptions options, bool validates) {
+    options.model = initial.options();
     Dataset train = chosen(std::move(data), options);
+    options = settled(std::move(options), train, validates);
     Model model = initial.grown(train);
     set_rate(model, options.negative_rate);
     return {std::move(options), std::move(train), std::move(model)};
@@ -187,13 +193,12 @@ struct TrainingRun::Start {
 
 TrainingRun::TrainingRun(Dataset train, std::optional<Dataset> validation,
                          const TrainOptions& options)
-    : TrainingRun(Start::afresh(std::move(train), settled(options, validation.has_value())),
+    : TrainingRun(Start::afresh(std::move(train), options, validation.has_value()),
                   std::move(validation)) {}
 
 TrainingRun::TrainingRun(Dataset train, std::optional<Dataset> validation,
                          const TrainOptions& options, const Model& initial)
-    : TrainingRun(Start::from(initial, std::move(train),
-                              settled_for(initial, options, validation.has_value())),
+    : TrainingRun(Start::from(initial, std::move(train), options, validation.has_value()),
                   std::move(validation)) {}
 
 TrainingRun::TrainingRun(Start start, std::optional<Dataset> validation)
@@ -208,6 +213,11 @@ TrainingRun::TrainingRun(Start start, std::optional<Dataset> validation)
   if (options_.sync_rows == 0) options_.sync_rows = largest_share;
   steps_per_epoch_ =
       static_cast<std::int64_t>((largest_share + options_.sync_rows - 1) / options_.sync_rows);
+  if (options_.average > 0) {
+    averages_per_epoch_ = averages_per_epoch(train_, model_.layout(), options_);
+    average_.emplace(1 - std::pow(1 - std::min(options_.average, 1 - 1e-6f),
+                                  1 / static_cast<float>(averages_per_epoch_)));
+  }
   order_.resize(n);
   std::iota(order_.begin(), order_.end(), std::uint64_t{0});
   if (options_.shuffles) train_.reorder(shuffled(n, options_.seed));
@@ -256,10 +266,42 @@ void TrainingRun::begin_epoch() {
   ++epoch_;
   epoch_loss_ = 0;
   next_row_ = share_begin(options_.rank);
+  next_average_ = 0;
   steps_left_ = steps_per_epoch_;
 }
 
+// Rows until the state is to be averaged, which happens at the end of as many parts of an epoch.
+std::size_t TrainingRun::rows_to_next_average() const noexcept {
+  const std::size_t begin = share_begin(options_.rank);
+  const std::size_t end = share_begin(options_.rank + 1);
+  if (!average_ || next_average_ + 1 >= averages_per_epoch_) return end - next_row_;
+  const std::size_t batch = options_.batch_rows;
+  const std::size_t part = (end - begin) * (next_average_ + 1) / averages_per_epoch_;
+  const std::size_t at = begin + (part + batch - 1) / batch * batch;
+  return at > next_row_ ? std::min(at, end) - next_row_ : 0;
+}
+
+// The last part of an epoch is averaged at its end, behind the prior.
+void TrainingRun::keep_average() {
+  if (!average_ || next_average_ + 1 >= averages_per_epoch_ || rows_to_next_average() > 0) return;
+  average_->take(model_.weights());
+  ++next_average_;
+}
+
 void TrainingRun::end_epoch() {
+  const UpdateOptions update = update_options(options_);
+  step_prior(model_.options(), model_.layout(), update.learning_rate_factors,
+             options_.prior_factors, model_.weights());
+  if (!average_) return judge();
+  average_->take(model_.weights());
+  const std::vector<float> last(model_.weights().begin(), model_.weights().end());
+  std::ranges::copy(average_->state(), model_.weights().begin());
+  judge();
+  if (!done_) std::ranges::copy(last, model_.weights().begin());
+}
+
+// Evaluates the model as it is; keeps or restores the best one.
+void TrainingRun::judge() {
   const std::size_t share = share_begin(options_.rank + 1) - share_begin(options_.rank);
   EpochReport report{.epoch = epoch_,
                      .train_loss = share > 0 ? epoch_loss_ / static_cast<double>(share) : 0};
@@ -289,8 +331,21 @@ bool TrainingRun::next_step() {
     if (done_) return false;
     begin_epoch();
   }
-  const std::size_t end = share_begin(options_.rank + 1);
-  const std::size_t n = std::min(options_.sync_rows, end - next_row_);
+  if (options_.size > 1) keep_average();  // now that the caller has averaged it over workers
+  const std::size_t end =
+      next_row_ + std::min(options_.sync_rows, share_begin(options_.rank + 1) - next_row_);
+  do {
+    const std::size_t left = end - next_row_;
+    const std::size_t n = options_.size > 1 ? left : std::min(left, rows_to_next_average());
+    train_rows(n);
+    if (options_.size == 1) keep_average();
+  } while (next_row_ < end);
+  ++step_;
+  --steps_left_;
+  return true;
+}
+
+void TrainingRun::train_rows(std::size_t n) {
   const double loss = flow_->train(train_, std::span(order_).subspan(next_row_, n),
                                    update_options(options_), model_.weights());
   if (!std::isfinite(loss)) {
@@ -302,9 +357,6 @@ bool TrainingRun::next_step() {
   epoch_loss_ += loss;
   next_row_ += n;
   rows_trained_ += n;
-  ++step_;
-  --steps_left_;
-  return true;
 }
 
 std::vector<Evaluation> cross_validate(const Dataset& data, int folds,

@@ -25,6 +25,7 @@
 #include "wide/dataset.h"
 #include "wide/model.h"
 #include "wide/samples.h"
+#include "wide/state_average.h"
 
 namespace motley::wide {
 
@@ -42,14 +43,28 @@ struct TrainOptions {
   ModelOptions model;
   // Passes over the data, at most. 0: 100 where validation data stops training early, else 20.
   int epochs = 0;
-  // For one worker. Below 0: 0.1, for models without factors 0.2; a quarter of it for squared loss,
-  // a twentieth by Adam.
+  // For one worker. Below 0: 0.1; by AdaGrad for an FM 0.3, for models without factors 0.25 (by
+  // others 0.2). For squared loss a quarter of it (FM by AdaGrad: a third), by Adam a twentieth.
   float learning_rate = -1;
+  // Of factors. Below 0: learning_rate; where that is below 0, too, for an FM by AdaGrad, 6 by the
+  // number of features in a row (defaults.h), at most 0.6; a third of it for squared loss.
+  float learning_rate_factors = -1;
   float l1 = 0;  // on linear weights, per entry that uses the weight (optimizer.h)
   float l2 = 2e-5f;
   float l1_factors = 0;  // on factors
-  // Below 0: 5e-4, for an FFM, whose features have many, 1e-4; 2e-2 for squared loss.
+  // Below 0: 0 where there is a prior; else 5e-4, for an FFM, whose features have many, 1e-4; 2e-2
+  // for squared loss.
   float l2_factors = -1;
+  // Precision of a Gaussian prior on factors, stepped against once an epoch (state_average.h), by
+  // SGD and AdaGrad. Below 0: for an FM by AdaGrad, unless l2_factors are given, 2, for squared
+  // loss 6; else 0.
+  float prior_factors = -1;
+  // What an epoch's states count in the average of states that is validated and becomes the model;
+  // 0: the last state itself. Not by FTRL. Below 0: 0.3 for an FM by AdaGrad, else 0.
+  float average = -1;
+  // Where AdaGrad's sums of squares begin, in place of model.initial_accumulator. Below 0: 0.1, for
+  // an FM 0.5, for models without factors 1.
+  float initial_accumulator = -1;
   std::size_t batch_rows = 1;  // rows per update; 1 learns most per epoch
   // Several threads go through an epoch together. Row by row (batch_rows 1) their model is not the
   // same each time; by batches it is, with the bits of one thread.
@@ -118,6 +133,10 @@ class TrainingRun {
   TrainingRun(Start start, std::optional<Dataset> validation);
   void begin_epoch();
   void end_epoch();
+  void judge();
+  void keep_average();
+  void train_rows(std::size_t n);
+  std::size_t rows_to_next_average() const noexcept;
   std::size_t share_begin(int rank) const noexcept;
 
   TrainOptions options_;
@@ -135,6 +154,9 @@ class TrainingRun {
   double epoch_loss_ = 0;
   std::uint64_t rows_trained_ = 0;
   std::vector<EpochReport> reports_;
+  std::optional<StateAverage> average_;
+  std::size_t averages_per_epoch_ = 1;
+  std::size_t next_average_ = 0;  // of this epoch
   std::vector<float> best_state_;
   double best_loss_ = 0;
   int best_epoch_ = 0;

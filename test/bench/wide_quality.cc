@@ -40,10 +40,14 @@ DEFINE_int32(threads, 1, "of training");
 DEFINE_bool(deterministic, false, "by batches of 128 rows");
 DEFINE_string(optimizer, "adagrad", "sgd, adagrad, ftrl or adam");
 DEFINE_double(lr, -1, "instead of the default");
+DEFINE_double(lr_factors, -1, "instead of the default");
+DEFINE_double(prior, -1, "instead of the default");
+DEFINE_double(average, -1, "instead of the default");
 DEFINE_double(l2, -1, "instead of the default");
 DEFINE_double(l2_factors, -1, "instead of the default");
 DEFINE_double(init_scale, -1, "instead of the default");
 DEFINE_double(initial_accumulator, -1, "instead of the default");
+DEFINE_uint64(seed, 1, "of training");
 DEFINE_int32(epochs, -1, "instead of the default");
 
 namespace motley::wide {
@@ -149,12 +153,16 @@ TrainOptions options_for(const Set& set, const Goal& goal) {
   o.model.optimizer = optimizer_kind(FLAGS_optimizer);
   if (FLAGS_deterministic) o.batch_rows = 128;
   if (FLAGS_lr >= 0) o.learning_rate = static_cast<float>(FLAGS_lr);
+  if (FLAGS_lr_factors >= 0) o.learning_rate_factors = static_cast<float>(FLAGS_lr_factors);
+  if (FLAGS_prior >= 0) o.prior_factors = static_cast<float>(FLAGS_prior);
+  if (FLAGS_average >= 0) o.average = static_cast<float>(FLAGS_average);
   if (FLAGS_l2 >= 0) o.l2 = static_cast<float>(FLAGS_l2);
   if (FLAGS_l2_factors >= 0) o.l2_factors = static_cast<float>(FLAGS_l2_factors);
   if (FLAGS_init_scale >= 0) o.model.init_scale = static_cast<float>(FLAGS_init_scale);
   if (FLAGS_initial_accumulator >= 0) {
-    o.model.initial_accumulator = static_cast<float>(FLAGS_initial_accumulator);
+    o.initial_accumulator = static_cast<float>(FLAGS_initial_accumulator);
   }
+  o.seed = FLAGS_seed;
   if (FLAGS_epochs > 0) o.epochs = FLAGS_epochs;
   return o;
 }

@@ -43,16 +43,16 @@ inline constexpr const char* kTrainHelp = R"(motley-wide train TRAIN [VALIDATION
   -m, --model M         lr, svm, fm, ffm or fwfm (fm); -k, --k N   factors, 1 to 256 (8)
       --loss L          logistic, squared, hinge, squared_hinge (svm: the last; else the first)
       --optimizer O     sgd, adagrad, ftrl or adam (adagrad); -b, --batch N   rows per update (1)
-  -r, --lr X            learning rate (0.1; lr, svm 0.2; squared: a quarter; adam: a twentieth)
+  -r, --lr X            learning rate (fm 0.3; lr, svm 0.25; ffm, fwfm 0.1; other losses: README)
+      --lr_factors X    of factors (--lr, if given; else fm: 6 by the features of a row, up to 0.6)
   -e, --epochs N        passes over the data, at most (with VALIDATION 100, else 20)
       --l1 X, --l2 X    of linear weights (0, 2e-5); --l1_factors, --l2_factors (0; see README)
-      --init_scale X    factors begin uniform in +-X/sqrt(k) (0.2), of ffm from 0 to that (0.66)
+      --prior X         precision of factors' prior (fm 2); --average X  see README (fm 0.3)
+      --init_scale X    of factors (0.2; ffm 0.66);  -s, --seed N  of initial values, shuffles (1)
   -t, --threads N       threads (1); --deterministic   the same model on any number of threads
-      --device NAME     cpu, or cuda: a CUDA device trains (README.md says what)
-  -s, --seed N          of initial values and shuffles (1);  --nonormalise   take rows as they are
-      --patience N      epochs without a better validation loss before an early stop (3)
+      --device NAME     cpu, or cuda (README.md says what);  --nonormalise   take rows as they are
+      --patience N      epochs without a better loss before a stop (3);  --folds N   cross-validate
       --holdout X       validate by the last share X of TRAIN;  --validate FILE   is VALIDATION
-      --folds N         cross-validate; saves nothing
   -i, --initial_model M go on from this model, which grows by what it does not know
       --online          one pass in order, of any size, saved every --online_rows (200000)
       --positive_weight X   of rows with label 1 (1);  --negative_rate X   rows with label 0 to keep

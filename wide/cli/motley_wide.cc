@@ -35,11 +35,12 @@ std::vector<std::string> with_data(std::vector<std::string> flags) {
 // clang-format off
 std::vector<Command> all_commands() {
   return {{"train", kTrainHelp,
-           with_data({"model m", "k", "loss", "optimizer", "epochs e", "lr r", "l1", "l2",
-                      "l1_factors", "l2_factors", "init_scale", "batch b", "deterministic",
-                      "device", "seed s", "normalise", "validate", "patience", "output o", "sync",
-                      "group_size", "sync_rows", "initial_model i", "holdout", "folds", "online",
-                      "online_rows", "positive_weight", "negative_rate", "report"}),
+           with_data({"model m", "k", "loss", "optimizer", "epochs e", "lr r", "lr_factors",
+                      "l1", "l2", "l1_factors", "l2_factors", "prior", "average", "init_scale",
+                      "batch b", "deterministic", "device", "seed s", "normalise", "validate",
+                      "patience", "output o", "sync", "group_size", "sync_rows",
+                      "initial_model i", "holdout", "folds", "online", "online_rows",
+                      "positive_weight", "negative_rate", "report"}),
            train},
           {"predict", kPredictHelp, with_data({"output o"}), predict},
           {"eval", kEvalHelp, with_data({"by", "report"}), eval},

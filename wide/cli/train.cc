@@ -41,6 +41,9 @@ DEFINE_double(lr, -1, "learning rate; below 0: one that suits the model");
 DEFINE_double(l1, 0, "L1 of linear weights");
 DEFINE_double(l2, 2e-5, "L2 of linear weights");
 DEFINE_double(l1_factors, 0, "L1 of factors");
+DEFINE_double(lr_factors, -1, "learning rate of factors; below 0: that of --lr, or a good one");
+DEFINE_double(prior, -1, "precision of the prior on factors; below 0: one that suits the model");
+DEFINE_double(average, -1, "what an epoch counts in the average of states; below 0: by model");
 DEFINE_double(l2_factors, -1, "L2 of factors; below 0: one that suits the model");
 DEFINE_double(init_scale, -1, "size of the factors' initial values; below 0: the kind's own");
 DEFINE_uint64(batch, 1, "rows per update");
@@ -82,6 +85,9 @@ TrainOptions train_options(int rank, int size) try {
   o.model.normalisation = FLAGS_normalise ? Normalisation::kInstance : Normalisation::kNone;
   o.epochs = FLAGS_epochs;
   o.learning_rate = static_cast<float>(FLAGS_lr);
+  o.learning_rate_factors = static_cast<float>(FLAGS_lr_factors);
+  o.prior_factors = static_cast<float>(FLAGS_prior);
+  o.average = static_cast<float>(FLAGS_average);
   o.l1 = static_cast<float>(FLAGS_l1);
   o.l1_factors = static_cast<float>(FLAGS_l1_factors);
   o.l2 = static_cast<float>(FLAGS_l2);
@@ -247,6 +253,8 @@ void train_online(const std::string& files, TrainOptions options) {
   options.epochs = 1;
   options.shuffles = false;
   options.sync_rows = 0;
+  options.prior_factors = 0;  // which would wear away what is rarely seen, part by part
+  options.average = 0;
   RowStream stream(split_files(files), read);
   double loss = 0;
   double rows = 0;

@@ -212,7 +212,10 @@ Job job_of(const ModelOptions& model, const Layout& layout, const Samples& sampl
   job.optimizer = model.optimizer;
   const float rate = options.learning_rate;
   job.linear = {.learning_rate = rate, .l1 = options.l1, .l2 = options.l2};
-  job.factors = {.learning_rate = rate, .l1 = options.l1_factors, .l2 = options.l2_factors};
+  const float factors = options.learning_rate_factors;
+  job.factors = {.learning_rate = factors < 0 ? rate : factors,
+                 .l1 = options.l1_factors,
+                 .l2 = options.l2_factors};
   job.shared = {.learning_rate = rate};
   return job;
 }

@@ -21,6 +21,7 @@ namespace motley::wide {
 
 struct UpdateOptions {
   float learning_rate = 0.1f;
+  float learning_rate_factors = -1;  // below 0: learning_rate
   float l1 = 0;  // of a linear weight; like l2, for every entry that uses it (FTRL: as in its rule)
   float l2 = 0;
   float l1_factors = 0;  // the same for factors
