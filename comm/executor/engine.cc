@@ -114,23 +114,19 @@ Request Engine::begin(Team& team, const TeamCall& part, const std::function<Call
   }
   Call call = whole();
   set_time(call);
-  auto state = std::make_unique<Request::State>(*this, team, run, call);
-  state->team()->advance();
-  return take_care_of(std::move(state));
+  return take_care_of(std::make_unique<Request::State>(*this, team, run, call));
 }
 
-Request Engine::take_care_of(std::unique_ptr<Request::State> state) {
-  calls_.push_back(state.get());
-  take_news();
+// A request that went while the token is held would wait for it for ever, so whatever goes wrong is
+// told through the request.
+Request Engine::take_care_of(std::unique_ptr<Request::State> state) noexcept {
   RunningCall& work = state->work();
-  watch_.begin(state->watched_, work.call(), work.fingerprint());
-  transport_->open(work, work.id(), work.fingerprint());
-  fail_if_lost(*state, clock_.now());
-  if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
-  if (auto* const execution = state->execution()) {
-    if (!execution->finished()) execution->start();
-  } else if (!work.finished()) {
-    state->team()->start();
+  try {
+    get_going(*state);
+  } catch (const Error& error) {
+    work.failed(0, error);
+  } catch (const std::exception& error) {
+    work.failed(0, Error(ErrorCode::kAborted, error.what()));
   }
   if (work.finished()) {
     std::erase(calls_, state.get());
@@ -140,6 +136,23 @@ Request Engine::take_care_of(std::unique_ptr<Request::State> state) {
     if (thread_) thread_->notice();
   }
   return Request(std::move(state));
+}
+
+void Engine::get_going(Request::State& state) {
+  if (auto* const team = state.team()) team->advance();
+  calls_.push_back(&state);
+  take_news();
+  RunningCall& work = state.work();
+  watch_.begin(state.watched_, work.call(), work.fingerprint());
+  transport_->open(work, work.id(), work.fingerprint());
+  fail_if_lost(state, clock_.now());
+  if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
+  if (work.finished()) return;
+  if (auto* const execution = state.execution()) {
+    execution->start();
+  } else {
+    state.team()->start();
+  }
 }
 
 void Engine::set_time(Call& call) const noexcept {

@@ -86,7 +86,8 @@ class Engine {
   // One round; with the token. Finished calls leave the list, failed ones are cancelled.
   void progress();
   Request begin(Team& team, const TeamCall& part, const std::function<Call()>& whole);
-  Request take_care_of(std::unique_ptr<Request::State> state);
+  Request take_care_of(std::unique_ptr<Request::State> state) noexcept;
+  void get_going(Request::State& state);
   void look_at_copies();
   void take_news();
   void take_notices();

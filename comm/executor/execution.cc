@@ -61,15 +61,11 @@ Execution::Execution(Transport& transport, Arena& arena, Staging* staging, const
 
 void Execution::start() {
   if (staging_ == nullptr) return start_pieces();
-  try {
-    take_slots();
-    Event& mark = lanes_[0].at.slot->copied;
-    mark.record(call_.stream);
-    waits_for_stream_ = !mark.done();
-    if (!waits_for_stream_) start_pieces();
-  } catch (const Error& error) {  // of the device
-    failed(0, error);
-  }
+  take_slots();
+  Event& mark = lanes_[0].at.slot->copied;
+  mark.record(call_.stream);
+  waits_for_stream_ = !mark.done();
+  if (!waits_for_stream_) start_pieces();
 }
 
 // The first lane has one in any case, so that no call waits for the memory of another.

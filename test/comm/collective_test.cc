@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <numeric>
 #include <thread>
 
@@ -10,11 +11,14 @@
 #include "comm/error.h"
 #include "comm/executor/engine.h"
 #include "comm/transport/inproc.h"
+#include "test/support/errors.h"
+#include "test/support/passing_transport.h"
 #include "test/support/rank_runner.h"
 
 namespace motley {
 namespace {
 
+using test::expect_error;
 using test::run_ranks;
 using test::run_ranks_on;
 using testing::Each;
@@ -97,6 +101,38 @@ TEST(Requests, CompleteIfALostRankHadDoneItsPart) {
   }
   requests[0].wait();
   EXPECT_THROW(ranks[0].barrier().wait(), Error);
+}
+
+// Refuses the first call for want of room, the next for want of memory.
+class RefusingTransport final : public test::PassingTransport {
+ public:
+  using PassingTransport::PassingTransport;
+  void open(Sink& sink, const CallId& call, const Fingerprint& fingerprint) override {
+    if (call.number == 0) throw Error(ErrorCode::kIo, "no room for it");
+    if (call.number == 1) throw std::bad_alloc();
+    PassingTransport::open(sink, call, fingerprint);
+  }
+};
+
+// And leave the rank as it was, so that later calls go well.
+TEST(Requests, TellWhatKeptTheirCallFromStarting) {
+  InprocNetwork network(2);
+  const Options options{.progress_thread = false};
+  Communicator one(std::make_unique<RefusingTransport>(network.transport(0)), Clock::real(),
+                   options);
+  Communicator two(network.transport(1), Clock::real(), options);
+  std::vector<float> mine(1'000, 1), theirs(1'000, 2);
+  expect_error(ErrorCode::kIo, {"rank 0 of 2", "all_reduce #0", "no room for it"},
+               [&] { one.all_reduce(mine, ReduceOp::kSum).wait(); });
+  expect_error(ErrorCode::kAborted, {"rank 0 of 2", "all_reduce #1", "bad_alloc"},
+               [&] { one.all_reduce(mine, ReduceOp::kSum).wait(); });
+  for (int i = 0; i < 2; ++i) two.all_reduce(theirs, ReduceOp::kSum).cancel();
+  Request request = one.all_reduce(mine, ReduceOp::kSum);
+  Request other = two.all_reduce(theirs, ReduceOp::kSum);
+  while (!request.test()) two.engine().poll();
+  other.wait();
+  EXPECT_THAT(mine, Each(3));
+  EXPECT_THAT(theirs, Each(3));
 }
 
 TEST(Requests, TestMakesProgressWithoutBlocking) {
