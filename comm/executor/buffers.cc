@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/convert.h"
+#include "comm/error.h"
 #include "comm/kernel/reduce.h"
 
 namespace motley {
@@ -240,29 +241,41 @@ void Buffers::write(const PieceMemory& at, const Step& step, ConstBytes data) {
   });
 }
 
-void Buffers::gather(const PieceMemory& at, const Step& step, DeviceMessage& message) {
-  std::byte* to = message.bytes().data;
-  layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
-    const View from = view(at, region);
-    motley::copy({to, from.count, from.dtype, Memory::kDevice}, from, stream_out());
-    to += from.size_bytes();
-  });
+// Marks the end of what uses the message's slot, also where the device refuses the rest of it.
+template <class Work>
+void Buffers::use(DeviceMessage& message, Work&& work) const {
+  try {
+    work();
+  } catch (const Error&) {
+    message.slot->copied.record(stream_out());
+    throw;
+  }
   message.slot->copied.record(stream_out());
 }
 
-void Buffers::write(const PieceMemory& at, const Step& step, DeviceMessage& message) {
-  const std::byte* from = message.bytes().data;
-  layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
-    const View to = view(at, region);
-    const ConstView part{from, to.count, to.dtype, Memory::kDevice};
-    from += to.size_bytes();
-    if (step.kind == Step::kRecvReduce) {
-      reduce_lane(to, part);
-    } else {
-      motley::copy(to, part, stream_out());
-    }
+void Buffers::gather(const PieceMemory& at, const Step& step, DeviceMessage& message) {
+  use(message, [&, to = message.bytes().data]() mutable {
+    layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
+      const View from = view(at, region);
+      motley::copy({to, from.count, from.dtype, Memory::kDevice}, from, stream_out());
+      to += from.size_bytes();
+    });
   });
-  message.slot->copied.record(stream_out());
+}
+
+void Buffers::write(const PieceMemory& at, const Step& step, DeviceMessage& message) {
+  use(message, [&, from = message.bytes().data]() mutable {
+    layout_.each_region(at.piece, step.first_chunk, step.chunk_count, [&](const Region& region) {
+      const View to = view(at, region);
+      const ConstView part{from, to.count, to.dtype, Memory::kDevice};
+      from += to.size_bytes();
+      if (step.kind == Step::kRecvReduce) {
+        reduce_lane(to, part);
+      } else {
+        motley::copy(to, part, stream_out());
+      }
+    });
+  });
 }
 
 void Buffers::move(const PieceMemory& at, const Step& step) {

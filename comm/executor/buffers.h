@@ -52,7 +52,8 @@ class Buffers {
   ConstBytes read(const PieceMemory& at, const Step& step, Arena::Block& packed);
   // A receive takes effect.
   void write(const PieceMemory& at, const Step& step, ConstBytes data);
-  // The same in device memory, in stream order; the event of the message's slot tells when.
+  // The same in device memory, in stream order; the event of the message's slot tells when, also of
+  // what is under way where they throw.
   void gather(const PieceMemory& at, const Step& step, DeviceMessage& message);
   void write(const PieceMemory& at, const Step& step, DeviceMessage& message);
   // The end of all that was put into its streams so far.
@@ -71,6 +72,8 @@ class Buffers {
   void reduce_lane(View out, ConstView in) const;
   void divide_lane(View data) const;
   double factor() const noexcept;
+  template <class Work>
+  void use(DeviceMessage& message, Work&& work) const;
   template <class Action>
   void each_input(std::uint32_t piece, Action&& action) const;
   template <class Action>
