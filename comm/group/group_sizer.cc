@@ -25,7 +25,8 @@ int GroupSizer::part(int live) const noexcept {
 void GroupSizer::ready(int rank, Duration step, const Sketch& sketch, double moved) {
   remove(rank);
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
-  self = {.known = true, .sketch = sketch, .moved2 = moved * moved};
+  if (self.period != period_) ++heard_;
+  self = {.known = true, .sketch = sketch, .moved2 = moved * moved, .period = period_};
   ++known_;
   for (std::size_t i = 0; i < sketch.size(); ++i) {
     const auto value = static_cast<double>(sketch[i]);
@@ -37,6 +38,7 @@ void GroupSizer::ready(int rank, Duration step, const Sketch& sketch, double mov
   ++steps_;
   step_sum_ += to_seconds(step);
   step_squares_ += to_seconds(step) * to_seconds(step);
+  longest_ = std::max(longest_, to_seconds(step));
 }
 
 void GroupSizer::remove(int rank) {
@@ -62,14 +64,20 @@ double GroupSizer::moved() const noexcept {
   return known_ == 0 ? 0 : std::sqrt(std::max(0.0, moved2_ / known_));
 }
 
-double GroupSizer::variation() const noexcept {
-  if (steps_ == 0 || step_sum_ <= 0) return 1;
-  const double mean = step_sum_ / static_cast<double>(steps_);
-  const double variance = step_squares_ / static_cast<double>(steps_) - mean * mean;
+double GroupSizer::variation(Longest longest) const noexcept {
+  const double less = longest == Longest::kForgiven && steps_ > 1 ? longest_ : 0;
+  const auto steps = static_cast<double>(less > 0 ? steps_ - 1 : steps_);
+  if (steps == 0 || step_sum_ <= less) return 1;
+  const double mean = (step_sum_ - less) / steps;
+  const double variance = (step_squares_ - less * less) / steps - mean * mean;
   return std::sqrt(std::max(0.0, variance)) / mean;
 }
 
 void GroupSizer::formed(int members, Duration waiting, int live) {
+  if (members == live) {
+    ++since_left_;
+    gathers_ = false;
+  }
   taken_part_ += members;
   waited_ += to_seconds(waiting);
   const std::int64_t enough = std::max<std::int64_t>(std::int64_t{kGroupsAtLeast} * part(live),
@@ -78,14 +86,15 @@ void GroupSizer::formed(int members, Duration waiting, int live) {
 }
 
 void GroupSizer::decide(int live) {
-  const double cv = variation();
+  // Among those that are alike one late step is an accident, else it may be all of a slow one's.
+  const double cv = variation(all_ ? Longest::kForgiven : Longest::kCounts);
   about_alike_ = cv < kAboutAlike;
   const double share = waited_ / std::max(waited_ + step_sum_, 1e-12);
   const double apart = consensus() / std::max(moved(), 1e-12);
   if (all_) {
     all_ = cv < kNotAlike && !disturbed_;
-  } else if (cv < kAlike && !disturbed_ && steps_ > 0) {
-    all_ = true;
+  } else if (cv < kAlike && !disturbed_ && heard_ >= live) {  // one that was not may be slow
+    all_ = gathers_ = true;
   } else if (moved() > 0 && apart > kFarApart) {
     p_ = std::min(part(live) + 1, kLargest);
   } else if (share > kMuchWaiting && apart < kClose) {
@@ -95,7 +104,11 @@ void GroupSizer::decide(int live) {
   begin_period();
 }
 
-void GroupSizer::straggled() noexcept {
+void GroupSizer::left_some(int missing, int live) noexcept {
+  gathers_ = false;
+  const bool seldom = std::exchange(since_left_, 0) >= kForgotten;
+  if (seldom && kMany * missing <= live) return;
+  since_left_ = kForgotten;
   all_ = about_alike_ = false;
   begin_period();
 }
@@ -103,8 +116,10 @@ void GroupSizer::straggled() noexcept {
 void GroupSizer::begin_period() noexcept {
   taken_part_ = 0;
   steps_ = 0;
-  step_sum_ = step_squares_ = waited_ = 0;
+  step_sum_ = step_squares_ = longest_ = waited_ = 0;
   disturbed_ = false;
+  heard_ = 0;
+  ++period_;
 }
 
 }  // namespace motley

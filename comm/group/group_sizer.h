@@ -26,6 +26,8 @@ class GroupSizer {
   static constexpr double kFarApart = 2.0;         // distance of models over that of a step: P + 1
   static constexpr double kClose = 1.5;            // P - 1, where ranks wait
   static constexpr double kMuchWaiting = 0.1;      // share of the time
+  static constexpr int kMany = 4;                  // more than one in so many
+  static constexpr int kForgotten = 16;            // rounds of all, after which one without some is
 
   explicit GroupSizer(int size) : ranks_(static_cast<std::size_t>(size)) {}
 
@@ -34,6 +36,9 @@ class GroupSizer {
   // While not all average together: without one that may be slow.
   int part(int live) const noexcept;
   bool all() const noexcept { return all_; }
+  // It was just decided that all average together, who come out of smaller groups at different
+  // times.
+  bool gathers() const noexcept { return all_ && gathers_; }
   // Coefficient of variation of steps, when it was last decided that all are alike.
   double variation_of_all() const noexcept { return variation_of_all_; }
 
@@ -43,8 +48,9 @@ class GroupSizer {
   void formed(int members, Duration waiting, int live);
   // A rank has died, or come: whoever seemed alike may be no more.
   void disturbed() noexcept { disturbed_ = true; }
-  // One of all ranks keeps the others waiting.
-  void straggled() noexcept;
+  // All were to average together, and those that had come went on without `missing` of `live`. The
+  // second time in so many rounds of all, or if they are many, ranks are not alike any more.
+  void left_some(int missing, int live) noexcept;
   void remove(int rank);
 
   // Root mean square distance of the models from their mean, as the sketches show it.
@@ -56,10 +62,12 @@ class GroupSizer {
     bool known = false;
     Sketch sketch{};
     double moved2 = 0;
+    std::uint64_t period = 0;  // in which it was ready last
   };
 
   void decide(int live);
-  double variation() const noexcept;
+  enum class Longest : std::uint8_t { kCounts, kForgiven };
+  double variation(Longest longest) const noexcept;
   void begin_period() noexcept;
 
   std::vector<Rank> ranks_;
@@ -73,11 +81,16 @@ class GroupSizer {
   bool all_ = true;
   double variation_of_all_ = kFirstVariation;
   bool about_alike_ = true;  // so P had better divide the ranks
+  bool gathers_ = false;
+  int since_left_ = kForgotten;  // rounds of all since one without some
   // Since the last decision.
+  std::uint64_t period_ = 1;
+  int heard_ = 0;  // ranks that were ready
   std::int64_t taken_part_ = 0;
   std::int64_t steps_ = 0;
   double step_sum_ = 0;
   double step_squares_ = 0;
+  double longest_ = 0;  // step
   double waited_ = 0;
   bool disturbed_ = false;
 };

@@ -91,16 +91,21 @@ std::vector<int> Matchmaker::next(TimePoint now) {
   if (givers <= 0) return {};
   int wanted = std::min(group_size(), givers);
   const int part = std::min(sizer_.part(training()), givers);
-  if (grouping_.group_size == 0 && waiting_ < wanted && waiting_ >= part) {
+  const bool few = grouping_.group_size == 0 && waiting_ < wanted;
+  if (!few || waiting_ < part) part_since_ = TimePoint::max();
+  if (few && waiting_ >= part) {
     const Worker& head = worker(head_);
+    const int missing = std::exchange(wanted, part) - waiting_;
     if (head.step > Duration{}) {
-      const double patience = std::max(kPatience, kDeviations * sizer_.variation_of_all());
-      hold_until_ = head.since + part_of(head.step, patience);
+      part_since_ = std::min(part_since_, now);
+      const double usual = std::max(kPatience, kDeviations * sizer_.variation_of_all());
+      const double patience = sizer_.gathers() ? 1 : usual;
+      hold_until_ = part_since_ + part_of(head.step, patience);
       if (now < hold_until_) return {};
-      sizer_.straggled();
+      sizer_.left_some(missing, training());
+      wanted = sizer_.all() ? waiting_ : part;
       hold_until_ = TimePoint::max();
     }
-    wanted = part;
   }
   if (waiting_ < wanted) {
     enough_since_ = TimePoint::max();
@@ -218,7 +223,7 @@ std::vector<int> Matchmaker::form(int givers, TimePoint now) {
   if (grouping_.group_size == 0) {
     sizer_.formed(static_cast<int>(members.size()), waited, training());
   }
-  enough_since_ = TimePoint::max();
+  enough_since_ = part_since_ = TimePoint::max();
   return members;
 }
 

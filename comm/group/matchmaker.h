@@ -26,8 +26,8 @@ namespace motley {
 class Matchmaker {
  public:
   static constexpr double kHold = 0.5;  // of a step, to bridge components
-  // Of a step, for the last of all ranks (GroupSizer); but at least so many times the coefficient
-  // of variation of their steps.
+  // Of a step, for the last of all ranks (GroupSizer), once as many have come as without them; but
+  // at least so many times the coefficient of variation of their steps.
   static constexpr double kPatience = 0.1;
   static constexpr double kDeviations = 6;
 
@@ -112,6 +112,7 @@ class Matchmaker {
   int vain_ = 0;                               // holds in a row
   int looked_at_ = -1;                         // by somebody_comes(), last
   TimePoint enough_since_ = TimePoint::max();  // there are P: of linger()
+  TimePoint part_since_ = TimePoint::max();    // there are as many as if not all were to come
   std::uint64_t holds_ = 0;
   std::uint64_t holds_in_vain_ = 0;
 };

@@ -6,6 +6,9 @@
 //   motley-run -n 4 -- overlap_perf                     on one host
 //
 // The floor is the pass and the last bucket's average, which begins when the pass ends.
+//
+// The same of partial-reduce with all ranks in a group, which averages models in pieces
+// (PartialOptions::piece_bytes) and hears from the controller in the meantime.
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partial_reduce.h"
 #include "runtime/bucket.h"
 
 DEFINE_int32(layers, 16, "layers of the model, all of one size");
@@ -116,6 +120,44 @@ void measure(Communicator& comm) {
                  pass * (FLAGS_layers - 1) / static_cast<double>(FLAGS_layers));
 }
 
+// Averages of a model in pieces while a pass goes on that takes as long as one of them alone.
+void measure_partial(Communicator& comm) {
+  const auto layers = static_cast<std::size_t>(FLAGS_layers);
+  const auto layer = static_cast<std::size_t>(FLAGS_mib * (1 << 20) / sizeof(float)) / layers;
+  std::vector<float> model(layers * layer, 1);
+  PartialReducer reducer(comm, {.group_size = comm.size(),
+                                .piece_bytes = static_cast<std::size_t>(FLAGS_bucket_kib * 1024)});
+  std::int64_t step = 0;
+  double seconds_of_pass = 0;
+  const auto pass = [&](bool overlaps) {
+    if (overlaps) reducer.begin(model, step);
+    const TimePoint start = Clock::real().now();
+    for (std::size_t i = layers; i-- > 0;) {
+      std::this_thread::sleep_until(
+          start +
+          seconds(seconds_of_pass * static_cast<double>(layers - i) / static_cast<double>(layers)));
+      if (overlaps) reducer.ready(i * layer, layer);
+    }
+    if (overlaps) reducer.finish();
+    if (overlaps) ++step;
+  };
+  const auto average = [&] { reducer.average(model, step++); };
+  seconds_of_pass = time_of(comm, average);
+  const double alone = time_of(comm, [&] { pass(false); });
+  const double one_by_one = time_of(comm, [&] {
+    pass(false);
+    average();
+  });
+  const double overlapped = time_of(comm, [&] { pass(true); });
+  if (comm.rank() != 0) return;
+  fmt::print("partial-reduce of {} ranks in pieces of {} KiB:\n", comm.size(), FLAGS_bucket_kib);
+  fmt::print(
+      "backward alone {:.2f}, average alone {:.2f}, one after the other {:.2f}, overlapped "
+      "{:.2f}: {:.2f} of backward alone, {:.0f} % of the average hidden\n",
+      alone * 1e3, seconds_of_pass * 1e3, one_by_one * 1e3, overlapped * 1e3, overlapped / alone,
+      100 * (one_by_one - overlapped) / std::max(one_by_one - alone, 1e-9));
+}
+
 }  // namespace
 }  // namespace motley::runtime
 
@@ -125,6 +167,7 @@ int main(int argc, char** argv) {
   try {
     motley::Communicator comm = motley::Communicator::join(motley::Options::from_environment());
     motley::runtime::measure(comm);
+    motley::runtime::measure_partial(comm);
   } catch (const std::exception& error) {
     fmt::print(stderr, "overlap_perf: {}\n", error.what());
     return 1;
