@@ -51,27 +51,34 @@ void Dictionary::grow() {
 }
 
 Dictionary Dictionary::by_frequency(const Dataset& data) {
-  Dictionary seen;
-  std::vector<std::uint64_t> counts;
-  for (const std::uint32_t id : data.ids) {
-    const std::size_t at = seen.find(id);
-    if (seen.table_[at] != kUnknown) {
-      ++counts[seen.table_[at]];
+  Frequencies frequencies;
+  frequencies.add(data.ids);
+  return frequencies.dictionary();
+}
+
+void Frequencies::add(std::span<const std::uint32_t> ids) {
+  for (const std::uint32_t id : ids) {
+    const std::size_t at = seen_.find(id);
+    if (seen_.table_[at] != Dictionary::kUnknown) {
+      ++counts_[seen_.table_[at]];
       continue;
     }
-    seen.table_[at] = static_cast<std::uint32_t>(seen.ids_.size());
-    seen.ids_.push_back(id);
-    counts.push_back(1);
-    if (2 * seen.ids_.size() > seen.table_.size()) seen.grow();
+    seen_.table_[at] = static_cast<std::uint32_t>(seen_.ids_.size());
+    seen_.ids_.push_back(id);
+    counts_.push_back(1);
+    if (2 * seen_.ids_.size() > seen_.table_.size()) seen_.grow();
   }
-  std::vector<std::uint32_t> order(seen.ids_.size());
+}
+
+Dictionary Frequencies::dictionary() const {
+  const std::span<const std::uint32_t> seen = seen_.ids();
+  std::vector<std::uint32_t> order(seen.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return counts[a] != counts[b] ? counts[a] > counts[b] : seen.ids_[a] < seen.ids_[b];
+    return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : seen[a] < seen[b];
   });
   std::vector<std::uint32_t> ids(order.size());
-  std::transform(order.begin(), order.end(), ids.begin(),
-                 [&](std::uint32_t i) { return seen.ids_[i]; });
+  std::transform(order.begin(), order.end(), ids.begin(), [&](std::uint32_t i) { return seen[i]; });
   return Dictionary(std::move(ids));
 }
 

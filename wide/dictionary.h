@@ -29,11 +29,23 @@ class Dictionary {
   std::uint32_t slot(std::uint32_t id) const noexcept { return table_[find(id)]; }
 
  private:
+  friend class Frequencies;
   std::size_t find(std::uint32_t id) const noexcept;  // where in table_ `id` is, or belongs
   void grow();
 
   std::vector<std::uint32_t> ids_;
   std::vector<std::uint32_t> table_;  // slots; a power of two, at most half full
+};
+
+// Counts the entries of ids, part by part, for Dictionary::by_frequency().
+class Frequencies {
+ public:
+  void add(std::span<const std::uint32_t> ids);
+  Dictionary dictionary() const;
+
+ private:
+  Dictionary seen_;
+  std::vector<std::uint64_t> counts_;  // [seen_.size()]
 };
 
 }  // namespace motley::wide

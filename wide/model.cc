@@ -10,6 +10,7 @@
 
 #include "comm/error.h"
 #include "wide/fm.h"
+#include "wide/fresh_state.h"
 #include "wide/kernel/flow.h"
 
 namespace motley::wide {
@@ -18,6 +19,10 @@ void check(const ModelOptions& options) {
   if (has_factors(options.kind) && (options.factors < 1 || options.factors > kMaxFactors)) {
     throw Error(ErrorCode::kInvalid, fmt::format("model: k is {}, but must be in [1, {}]",
                                                  options.factors, kMaxFactors));
+  }
+  if (options.optimizer == Optimizer::kGradientSum) {
+    throw Error(ErrorCode::kInvalid,
+                "model: the optimizer only sums up gradients. Use sgd, adagrad, ftrl or adam");
   }
   if (!std::isfinite(options.init_scale)) {
     throw Error(ErrorCode::kInvalid,
@@ -31,23 +36,6 @@ void check(const ModelOptions& options) {
 }
 
 namespace {
-
-// splitmix64, so that every standard library gives the same. G. Steele, D. Lea, C. Flood, "Fast
-// splittable pseudorandom number generators", OOPSLA 2014.
-class Uniform {
- public:
-  explicit Uniform(std::uint64_t seed) : state_(seed) {}
-  float next() {  // in [0, 1), of the upper 24 bits
-    state_ += 0x9e3779b97f4a7c15u;
-    std::uint64_t x = state_;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return static_cast<float>((x ^ (x >> 31)) >> 40) * 0x1p-24f;
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 constexpr std::size_t kMaxFields = 65'535;
 
@@ -114,7 +102,8 @@ bool Layout::is_weight(std::size_t index) const noexcept {
   return at < width && at % block < factors && (at < fields * block || width == block);
 }
 
-Model::Model(const ModelOptions& options, Dictionary dictionary, std::vector<std::uint32_t> fields)
+Model::Model(Bare /*without*/, const ModelOptions& options, Dictionary dictionary,
+             std::vector<std::uint32_t> fields)
     : options_(resolved(options)), dictionary_(std::move(dictionary)), fields_(std::move(fields)) {
   check(options);
   layout_ = Layout::of(options_, dictionary_.size(), fields_.size());
@@ -124,27 +113,15 @@ Model::Model(const ModelOptions& options, Dictionary dictionary, std::vector<std
                             "smaller k, or fewer fields",
                             layout_.fields, layout_.factors));
   }
+}
+
+Model::Model(const ModelOptions& options, Dictionary dictionary, std::vector<std::uint32_t> fields)
+    : Model(Bare{}, options, std::move(dictionary), std::move(fields)) {
   check_memory(layout_);
   state_.assign(layout_.size(), 0.0f);
-  const float accumulator =
-      options.optimizer == Optimizer::kAdaGrad ? options.initial_accumulator : 0.0f;
-  if (layout_.planes == 2) std::fill_n(&state_[layout_.shared], layout_.shared, accumulator);
-  std::fill_n(&state_[Layout::kPairs], layout_.pairs, 1.0f);
-  Uniform random(options.seed);
-  const bool centred = options_.kind != ModelKind::kFfm;
-  std::vector<bool> used(layout_.width);
-  for (std::size_t d = 0; d < used.size(); ++d) {
-    used[d] = layout_.is_weight(layout_.factors_begin() + d);
-  }
-  const float scale = options_.init_scale / std::sqrt(static_cast<float>(layout_.factors));
-  for (std::size_t slot = 0; slot < layout_.slots; ++slot) {
-    if (layout_.planes == 2) state_[layout_.linear(slot) + 1] = accumulator;
-    float* const row = state_.data() + layout_.factors_of(slot);
-    for (std::size_t d = 0; d < layout_.width; ++d) {
-      if (used[d]) row[d] = scale * (centred ? 2 * random.next() - 1 : random.next());
-    }
-    if (layout_.planes == 2) std::fill_n(row + layout_.width, layout_.width, accumulator);
-  }
+  const FreshState fresh(options_, layout_);
+  fresh.shared(state_.data());
+  fresh.slots(0, 1, layout_, state_.data());
 }
 
 namespace {
@@ -168,6 +145,13 @@ std::vector<std::uint32_t> fields_with(ModelKind kind, std::vector<std::uint32_t
 Model Model::of(const ModelOptions& options, const Dataset& data) {
   std::vector<std::uint32_t> fields = fields_with(options.kind, {}, data);
   Model model(options, Dictionary::by_frequency(data), std::move(fields));
+  model.recipe_ = data.recipe;
+  return model;
+}
+
+Model Model::bare(const ModelOptions& options, const Dataset& data) {
+  std::vector<std::uint32_t> fields = fields_with(options.kind, {}, data);
+  Model model(Bare{}, options, Dictionary::by_frequency(data), std::move(fields));
   model.recipe_ = data.recipe;
   return model;
 }

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -114,6 +115,9 @@ class Model {
   Model(const ModelOptions& options, Dictionary dictionary, std::vector<std::uint32_t> fields = {});
   // A fresh model of all that `data` has.
   static Model of(const ModelOptions& options, const Dataset& data);
+  // The same without its state, for those who keep that elsewhere, in parts (fresh_state.h,
+  // sharded_run.h): it can prepare() rows, and save() a state that it is given.
+  static Model bare(const ModelOptions& options, const Dataset& data);
   // This model with the features and fields of `data` that it lacks, as a fresh model has them;
   // what it knows stays as it is, the optimizer's numbers included. Throws kInvalid where `data`
   // was read in another way.
@@ -136,6 +140,8 @@ class Model {
   // unknown to the model are left out, and counted; they still count in the row's norm, as they
   // would have with weights 0. Throws kInvalid if the kind wants fields and `data` has none.
   Samples prepare(Dataset data) const;
+  // The same where `data` has slots for ids.
+  Samples prepare_slots(Dataset data) const;
   // [rows] scores; prediction_of() makes predictions of them. A score depends on its row and the
   // kind of processor alone. Throws kInvalid where one is not finite (values too large).
   std::vector<float> scores(const Samples& samples, int threads = 1) const;
@@ -147,6 +153,10 @@ class Model {
 
   // Replaces the file whole or not at all. Throws kIo.
   void save(const std::string& path) const;
+  // The same with a state of layout().size() floats that is given part by part: `write` calls what
+  // it gets with each, in order.
+  using PutFloats = std::function<void(std::span<const float>)>;
+  void save(const std::string& path, const std::function<void(const PutFloats&)>& write) const;
   // Throws kIo; kInvalid for a file that is foreign, truncated, damaged or of a newer version.
   // The loaded model's scores are bitwise those of the saved one.
   static Model load(const std::string& path);
@@ -154,6 +164,12 @@ class Model {
   static bool is_saved(const std::string& path);
 
  private:
+  struct Bare {};
+  Model(Bare, const ModelOptions& options, Dictionary dictionary,
+        std::vector<std::uint32_t> fields);
+  template <class SlotOf>
+  Samples prepared(Dataset data, SlotOf slot_of) const;
+
   ModelOptions options_;
   Dictionary dictionary_;
   std::vector<std::uint32_t> fields_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -82,6 +83,11 @@ ModelOptions options_of(const Header& header, const SizedFile& reader) {
 }  // namespace
 
 void Model::save(const std::string& path) const {
+  save(path, [this](const PutFloats& put) { put(state_); });
+}
+
+void Model::save(const std::string& path,
+                 const std::function<void(const PutFloats&)>& write) const {
   Header header{.magic = {},
                 .version = kVersion,
                 .kind = static_cast<std::uint32_t>(options_.kind),
@@ -102,7 +108,12 @@ void Model::save(const std::string& path) const {
   file.put(dictionary_.ids().data(), dictionary_.ids().size_bytes());
   file.put(fields_.data(), fields_.size() * sizeof(std::uint32_t));
   file.put(recipe_);
-  file.put(state_.data(), state_.size() * sizeof(float));
+  std::size_t floats = 0;
+  write([&](std::span<const float> part) {
+    file.put(part.data(), part.size_bytes());
+    floats += part.size();
+  });
+  assert(floats == layout_.size());
   const std::uint32_t crc = file.crc();
   file.put(&crc, sizeof crc);
   file.commit();

@@ -67,6 +67,8 @@ int planes(Optimizer optimizer) noexcept {
       return Ftrl::kPlanes;
     case Optimizer::kAdam:
       return Adam::kPlanes;
+    case Optimizer::kGradientSum:
+      return GradientSum::kPlanes;
   }
   return 1;
 }

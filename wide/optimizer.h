@@ -21,11 +21,19 @@
 
 namespace motley::wide {
 
-enum class Optimizer : std::uint8_t { kSgd = 1, kAdaGrad = 2, kFtrl = 3, kAdam = 4 };
+enum class Optimizer : std::uint8_t {
+  kSgd = 1,
+  kAdaGrad = 2,
+  kFtrl = 3,
+  kAdam = 4,
+  // No rule, and of no model: weights stay, their gradients are summed up beside them, by batches
+  // alone. For those whose weights others update (shard/).
+  kGradientSum = 5,
+};
 const char* name(Optimizer optimizer) noexcept;
 // Throws kInvalid, listing the names there are.
 Optimizer optimizer_kind(const std::string& name);
-// Numbers for a weight, itself included: 1, 2, 3 and 3.
+// Numbers for a weight, itself included: 1, 2, 3, 3 and 2.
 int planes(Optimizer optimizer) noexcept;
 
 struct Rates {
@@ -104,6 +112,15 @@ struct Adam {
     const P rate = P(r.learning_rate * r.step_root) / (root(s[2]) + P(r.small));
     s[0] = s[0] - rate * s[1];
     if (r.l1 > 0) s[0] = shrink(s[0], rate * P(r.l1));
+  }
+};
+
+struct GradientSum {
+  static constexpr int kPlanes = 2;
+  static constexpr bool kPerEntry = false;
+  template <class P>
+  static constexpr void step(P (&s)[kPlanes], P g, const Rates& /*r*/) {
+    s[1] = s[1] + g;
   }
 };
 

@@ -61,6 +61,15 @@ void make_uniform(Samples& samples) {
 }  // namespace
 
 Samples Model::prepare(Dataset data) const {
+  return prepared(std::move(data), [this](std::uint32_t id) { return dictionary_.slot(id); });
+}
+
+Samples Model::prepare_slots(Dataset data) const {
+  return prepared(std::move(data), [](std::uint32_t slot) { return slot; });
+}
+
+template <class SlotOf>
+Samples Model::prepared(Dataset data, SlotOf slot_of) const {
   const bool fields = has_fields(options_.kind);
   if (fields && data.fields.empty() && data.entries() > 0) {
     throw Error(ErrorCode::kInvalid,
@@ -81,7 +90,7 @@ Samples Model::prepare(Dataset data) const {
     const double norm = row_norm > 0 ? row_norm : 1.0;
     data.row_begin[r] = kept;  // its old value was last needed as this row's begin
     for (std::uint64_t e = begin; e < end; ++e) {
-      const std::uint32_t slot = dictionary_.slot(data.ids[e]);
+      const std::uint32_t slot = slot_of(data.ids[e]);
       if (slot == Dictionary::kUnknown) continue;
       if (fields) {
         const auto f = std::lower_bound(fields_.begin(), fields_.end(), data.fields[e]);

@@ -12,6 +12,7 @@
 #include "wide/defaults.h"
 #include "wide/device/engine.h"
 #include "wide/kernel/flow.h"
+#include "wide/train/settle.h"
 
 namespace motley::wide {
 namespace {
@@ -57,68 +58,6 @@ void check(const TrainOptions& o) {
 
 namespace {
 
-constexpr std::size_t kGroup = 32;  // rows that stay neighbours in all epochs
-
-// 0 … n - 1, drawn without <random>'s distributions, whose results differ between libraries.
-std::vector<std::uint64_t> shuffled(std::size_t n, std::uint64_t seed) {
-  std::vector<std::uint64_t> order(n);
-  std::iota(order.begin(), order.end(), std::uint64_t{0});
-  std::mt19937_64 random(seed);
-  for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
-  return order;
-}
-
-// Targets far from 0 would take the bias an epoch to reach.
-void begin_at_mean(Model& model, const Dataset& train) {
-  if (model.options().loss != Loss::kSquared) return;
-  const double sum = std::accumulate(train.labels.begin(), train.labels.end(), 0.0);
-  model.weights()[Layout::kBias] = static_cast<float>(sum / static_cast<double>(train.rows()));
-}
-
-// FTRL keeps z, of which the weight follows: z of the weights as they begin.
-void settle_ftrl(Model& model, const TrainOptions& o) {
-  const Layout& layout = model.layout();
-  const auto settle = [&](std::size_t weight, std::size_t stride, float rate, float l1, float l2) {
-    float* const s = &model.weights()[weight];
-    if (s[0] == 0) return;
-    s[stride] = -s[0] * (Rates{}.beta / rate + l2) - std::copysign(l1, s[0]);
-  };
-  const float grown = std::sqrt(static_cast<float>(o.size));
-  const float rate = o.learning_rate * grown;
-  for (std::size_t i = 0; i < layout.shared; ++i) settle(i, layout.shared, rate, 0, 0);
-  for (std::size_t slot = 0; slot < layout.slots; ++slot) {
-    settle(layout.linear(slot), 1, rate, o.l1, o.l2);
-    for (std::size_t d = 0; d < layout.width; ++d) {
-      settle(layout.factors_of(slot) + d, layout.width, o.learning_rate_factors * grown,
-             o.l1_factors, o.l2_factors);
-    }
-  }
-}
-
-// What of the training data counts, and how much.
-Dataset chosen(Dataset train, const TrainOptions& o) {
-  if (train.rows() == 0) throw Error(ErrorCode::kInvalid, "train: the data set has no rows");
-  if (o.negative_rate < 1) {
-    std::mt19937_64 random(o.seed ^ 0x6e65676174697665u);
-    std::vector<std::uint64_t> kept;
-    for (std::size_t r = 0; r < train.rows(); ++r) {
-      const auto drawn = static_cast<double>(random() >> 11) * 0x1p-53;
-      if (train.labels[r] > 0 || drawn < static_cast<double>(o.negative_rate)) kept.push_back(r);
-    }
-    if (kept.empty()) {
-      throw Error(ErrorCode::kInvalid, "train: negative_rate leaves no rows. Raise it");
-    }
-    train = rows_of(train, kept);
-  }
-  if (o.positive_weight != 1) {
-    if (train.weights.empty()) train.weights.assign(train.rows(), 1.0f);
-    for (std::size_t r = 0; r < train.rows(); ++r) {
-      if (train.labels[r] > 0) train.weights[r] *= o.positive_weight;
-    }
-  }
-  return train;
-}
-
 // Scores stay what they are, in data of which another share of negative rows is left.
 void set_rate(Model& model, float negative_rate) {
   const float offset = std::log(negative_rate);
@@ -137,21 +76,10 @@ Model fresh_model(const Dataset& train, const TrainOptions& options) {
   model.seed = options.seed;
   model.initial_accumulator = options.initial_accumulator;
   Model fresh = Model::of(model, train);
-  begin_at_mean(fresh, train);
-  if (fresh.options().optimizer == Optimizer::kFtrl) settle_ftrl(fresh, options);
+  begin_at_mean(fresh.options(), train, fresh.weights().data());
+  settle_ftrl(fresh.options(), update_options(options), fresh.layout(), fresh.weights().data());
   fresh.set_offset(std::log(options.negative_rate));
   return fresh;
-}
-
-UpdateOptions update_options(const TrainOptions& o) {
-  const float grown = std::sqrt(static_cast<float>(o.size));
-  return {.learning_rate = o.learning_rate * grown,
-          .learning_rate_factors = o.learning_rate_factors * grown,
-          .l1 = o.l1,
-          .l2 = o.l2,
-          .l1_factors = o.l1_factors,
-          .l2_factors = o.l2_factors,
-          .batch_rows = o.batch_rows};
 }
 
 std::unique_ptr<Flow> flow_for(const Model& model, const TrainOptions& o) {
@@ -218,8 +146,6 @@ TrainingRun::TrainingRun(Start start, std::optional<Dataset> validation)
     average_.emplace(1 - std::pow(1 - std::min(options_.average, 1 - 1e-6f),
                                   1 / static_cast<float>(averages_per_epoch_)));
   }
-  order_.resize(n);
-  std::iota(order_.begin(), order_.end(), std::uint64_t{0});
   if (options_.shuffles) train_.reorder(shuffled(n, options_.seed));
   begin_epoch();
 }
@@ -252,17 +178,7 @@ double TrainingRun::running_loss() const noexcept {
 }
 
 void TrainingRun::begin_epoch() {
-  // Groups of neighbours, which the constructor drew at random, change places: rows that are used
-  // one after the other lie together. An epoch's order depends on seed and epoch alone.
-  const auto groups =
-      shuffled((order_.size() + kGroup - 1) / kGroup,
-               options_.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(epoch_) + 1);
-  std::size_t next = 0;
-  for (const std::uint64_t group : groups) {
-    if (!options_.shuffles) break;
-    const std::uint64_t end = std::min<std::uint64_t>((group + 1) * kGroup, order_.size());
-    for (std::uint64_t row = group * kGroup; row < end; ++row) order_[next++] = row;
-  }
+  order_ = order_of_epoch(train_.rows(), epoch_, options_);
   ++epoch_;
   epoch_loss_ = 0;
   next_row_ = share_begin(options_.rank);
@@ -288,6 +204,20 @@ void TrainingRun::keep_average() {
   ++next_average_;
 }
 
+bool BestEpoch::is_better(const EpochReport& report) noexcept {
+  if (report.validation) {
+    if (epoch_ != 0 && !(report.validation->loss < loss_)) return false;
+    loss_ = report.validation->loss;
+  }
+  epoch_ = report.epoch;
+  return true;
+}
+
+bool BestEpoch::ends(const EpochReport& report, const TrainOptions& options) const noexcept {
+  return report.epoch == options.epochs ||
+         (report.validation && report.epoch - epoch_ >= options.patience);
+}
+
 void TrainingRun::end_epoch() {
   const UpdateOptions update = update_options(options_);
   step_prior(model_.options(), model_.layout(), update.learning_rate_factors,
@@ -306,19 +236,11 @@ void TrainingRun::judge() {
   EpochReport report{.epoch = epoch_,
                      .train_loss = share > 0 ? epoch_loss_ / static_cast<double>(share) : 0};
   report.validation = validate();
-  if (report.validation) {
-    const double loss = report.validation->loss;
-    if (best_epoch_ == 0 || loss < best_loss_) {
-      best_loss_ = loss;
-      best_epoch_ = epoch_;
-      best_state_.assign(model_.weights().begin(), model_.weights().end());
-    }
-  } else {
-    best_epoch_ = epoch_;
-  }
   reports_.push_back(report);
-  done_ = epoch_ == options_.epochs || (validation_ && epoch_ - best_epoch_ >= options_.patience);
-  if (done_ && best_epoch_ != epoch_) {
+  if (best_.is_better(report) && report.validation)
+    best_state_.assign(model_.weights().begin(), model_.weights().end());
+  done_ = best_.ends(report, options_);
+  if (done_ && best_.epoch() != epoch_ && report.validation) {
     std::copy(best_state_.begin(), best_state_.end(), model_.weights().begin());
   }
   if (options_.on_epoch) options_.on_epoch(report);

@@ -89,6 +89,20 @@ struct TrainOptions {
 // Throws kInvalid, naming option, value and range, if one is out of range.
 void check(const TrainOptions& options);
 
+// Which epoch is the best so far, and when training ends.
+class BestEpoch {
+ public:
+  // Whether no epoch before was better; then it is the best.
+  bool is_better(const EpochReport& report) noexcept;
+  // Whether it is the last one: of all, or patience is at its end.
+  bool ends(const EpochReport& report, const TrainOptions& options) const noexcept;
+  int epoch() const noexcept { return epoch_; }  // 0: there was none yet
+
+ private:
+  int epoch_ = 0;
+  double loss_ = 0;
+};
+
 class TrainingRun {
  public:
   // Features of `train` become the model's. With validation data, training stops early and the best
@@ -126,7 +140,7 @@ class TrainingRun {
   std::optional<Evaluation> validate() const;
   const std::optional<Samples>& validation() const noexcept { return validation_; }
   // The epoch whose state the model has, once training is over.
-  int best_epoch() const noexcept { return best_epoch_; }
+  int best_epoch() const noexcept { return best_.epoch(); }
 
  private:
   struct Start;
@@ -158,8 +172,7 @@ class TrainingRun {
   std::size_t averages_per_epoch_ = 1;
   std::size_t next_average_ = 0;  // of this epoch
   std::vector<float> best_state_;
-  double best_loss_ = 0;
-  int best_epoch_ = 0;
+  BestEpoch best_;
 };
 
 // Trains on all but each of `folds` parts of the rows in turn, each stopped early by the part that

@@ -137,13 +137,49 @@ TEST_F(MotleyWide, TrainsWithSeveralWorkers) {
   }
 }
 
+// The model's features are on three workers; as they are one model, on one worker it is the same.
+TEST_F(MotleyWide, TrainsModelsThatAreSpreadOverWorkers) {
+  write_small();
+  const std::string train = "train small.txt small.txt -e 6 --shard --shard_hot 2 -o m -b ";
+  for (const char* more : {"", " --shard_early", " --shard_copies 1"}) {
+    const Outcome o = run(train + "20" + more, MOTLEY_RUN " -n 3 --");
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(o.out, HasSubstr("[0] log loss ")) << more;
+    const Outcome e = run("eval m small.txt");
+    EXPECT_THAT(o.out, HasSubstr(e.out.substr(0, e.out.find('\n')))) << more;
+    EXPECT_THAT(e.out, HasSubstr("AUC 1.0")) << more;
+    if (*more != 0) continue;
+    const Outcome one = run(train + "60");
+    EXPECT_THAT(o.out, HasSubstr(one.out.substr(0, one.out.find('\n'))));
+  }
+  EXPECT_EQ(run(train + "20 --shard_copies 0").code, 2);
+  EXPECT_EQ(run(train + "20 --online").code, 2);
+  EXPECT_EQ(run(train + "20 --sync ad_psgd").code, 2);
+}
+
+TEST_F(MotleyWide, TrainsFromDisk) {
+  write_small();
+  const Outcome o = run("train small.txt small.txt -e 6 --disk --disk_rows 50 -o m");
+  EXPECT_EQ(o.code, 0) << o.err;
+  const Outcome e = run("eval m small.txt");
+  EXPECT_THAT(o.out, HasSubstr(e.out.substr(0, e.out.find('\n'))));
+  EXPECT_THAT(e.out, HasSubstr("AUC 1.0"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "m.parts"));
+  EXPECT_EQ(run("train small.txt --disk --online").code, 2);
+  EXPECT_EQ(run("train small.txt --disk --holdout 0.1").code, 2);
+}
+
 // Rank 0, which reports otherwise, is killed: the first that is left saves what the others learnt.
-TEST_F(MotleyWide, SavesTheModelWithoutRankZero) {
+class MotleyWideKilled : public MotleyWide, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Ways, MotleyWideKilled,
+                         testing::Values("--sync_rows 8 --sync partial_reduce",
+                                         "--shard --shard_hot 2 -b 20"));
+TEST_P(MotleyWideKilled, SavesTheModelWithoutRankZero) {
   write_small();
   const std::string train = fmt::format(
       "cd '{}' && echo process $$ && exec '{}' train small.txt small.txt -e 300 --patience 300 "
-      "--sync_rows 8 --sync partial_reduce -o m",
-      folder_.string(), MOTLEY_WIDE);
+      "{} -o m",
+      folder_.string(), MOTLEY_WIDE, GetParam());
   ProgramRun job({MOTLEY_RUN, "-n", "3", "--elastic", "--", "/bin/sh", "-c", train});
   const pid_t victim = std::stoi(job.await("[0] process "));
   job.await("[0] epoch ");

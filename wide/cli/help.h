@@ -54,15 +54,15 @@ inline constexpr const char* kTrainHelp = R"(motley-wide train TRAIN [VALIDATION
       --patience N      epochs without a better loss before a stop (3);  --folds N   cross-validate
       --holdout X       validate by the last share X of TRAIN;  --validate FILE   is VALIDATION
   -i, --initial_model M go on from this model, which grows by what it does not know
-      --online          one pass in order, of any size, saved every --online_rows (200000)
+      --online          one pass in order, saved every --online_rows (200000);  --disk   see README
       --positive_weight X   of rows with label 1 (1);  --negative_rate X   rows with label 0 to keep
   -o, --output FILE     the model (NAME.model in this folder);  --report FILE   a page of HTML
   -q, --quiet           print the result only;  data flags: motley-wide formats
 Under motley-run, with several workers that all read the same files:
       --sync S          all_reduce, local_sgd, partial_reduce, ad_psgd, backup_workers,
                         parameter_server, eager_solo, eager_majority or wait_avoiding (all_reduce)
-      --group_size P    workers in a group of partial_reduce or wait_avoiding (2)
-      --sync_rows N     rows of a worker between two averages (500)
+      --group_size P    workers that average (2);  --sync_rows N   rows between averages (500)
+      --shard           spread features over them: models larger than a worker (README.md)
 )";
 
 inline constexpr const char* kPredictHelp = R"(motley-wide predict MODEL DATA [flags]

@@ -26,6 +26,8 @@
 #include "wide/cli/commands.h"
 #include "wide/cli/flags.h"
 #include "wide/cli/progress.h"
+#include "wide/cli/train_from_disk.h"
+#include "wide/cli/train_sharded.h"
 #include "wide/file/whole_file.h"
 #include "wide/report.h"
 #include "wide/trainer.h"
@@ -107,6 +109,7 @@ TrainOptions train_options(int rank, int size) try {
       o.processor == Processor::kCuda && FLAGS_sync_rows == 0 && size == 1;
   const std::size_t batch = std::max<std::size_t>(o.batch_rows, 1);
   o.sync_rows = whole_epochs ? 0 : (rows + batch - 1) / batch * batch;
+  if (shards_by_flag()) settle_shard_flags(o);
   check(o);
   return o;
 } catch (const Error& error) {
@@ -304,6 +307,10 @@ void check_ways(const std::vector<std::string>& files) {
   const bool validates = files.size() == 2 || !FLAGS_validate.empty();
   const int ways = (validates ? 1 : 0) + (FLAGS_holdout > 0 ? 1 : 0) + (FLAGS_folds > 0 ? 1 : 0) +
                    (FLAGS_online ? 1 : 0);
+  const int others = (FLAGS_folds > 0 ? 1 : 0) + (FLAGS_online ? 1 : 0);
+  if (others + (shards_by_flag() ? 1 : 0) + (from_disk_by_flag() ? 1 : 0) > 1)
+    throw UsageError("--shard, --disk, --folds and --online exclude each other");
+  if (from_disk_by_flag()) check_disk_flags();
   if (ways > 1) {
     throw UsageError("VALIDATION, --holdout, --folds and --online exclude each other");
   }
@@ -335,11 +342,20 @@ void train(const std::vector<std::string>& files) {
       print_epoch(report, loss);
     };
   }
-  if ((FLAGS_online || FLAGS_folds > 0) && comm.size() > 1) {
-    throw UsageError("--online and --folds run on one worker");
+  if ((FLAGS_online || FLAGS_folds > 0 || from_disk_by_flag()) && comm.size() > 1) {
+    throw UsageError("--online, --folds and --disk run on one worker");
   }
   if (FLAGS_online) return train_online(files[0], options);
+  if (from_disk_by_flag()) {
+    return train_from_disk(comm.clock(),
+                           {.train = files[0], .valid = valid_path, .output = output_of(files[0])},
+                           options);
+  }
   Inputs in = read_inputs(files[0], valid_path, options.model.kind, options.model.loss);
+  if (shards_by_flag()) {
+    return train_sharded(comm, std::move(in.train), std::move(in.valid), options,
+                         output_of(files[0]));
+  }
   if (FLAGS_folds > 0) return cross_validate_and_print(in, options);
   TrainingRun run =
       in.initial ? TrainingRun(std::move(in.train), std::move(in.valid), options, *in.initial)

@@ -73,6 +73,14 @@ struct Weights {
   std::size_t plane;
 };
 
+// Gradients of slots, summed up elsewhere.
+struct SlotGradients {
+  const std::uint32_t* slots;  // [n]
+  const float* sums;           // [n][width + 1]: of factors, then of the linear weight
+  const float* entries;        // [n]: edges that they are of; 0: the slot stays as it is
+  std::size_t n;
+};
+
 struct Kernels {
   std::size_t sum_bytes = 0;
   std::size_t scratch_floats = 0;  // of a sum; zeros at first
@@ -94,6 +102,11 @@ struct Kernels {
   // … and of what all samples share, except that `rows` are counted as one update.
   void (*update_shared)(const Job&, std::size_t rows, const Tables&, const BatchSums&,
                         float* gradient) = nullptr;
+
+  // Steps by gradients that come from elsewhere, as update() by those of its edges: of slots, …
+  void (*apply)(const Job&, const SlotGradients&, const Tables&) = nullptr;
+  // … and of what all samples share, [Layout::shared].
+  void (*apply_shared)(const Job&, const float* gradient, const Tables&) = nullptr;
 
   // all += scale * (own - base), base = own = all, for n floats: a thread's copy meets the others'.
   void (*merge)(float* all, float* own, float* base, std::size_t n, float scale) = nullptr;

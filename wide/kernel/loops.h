@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <type_traits>
 
 #include "wide/kernel/job_row.h"
 #include "wide/kernel/kernels.h"
@@ -9,55 +10,28 @@
 #include "wide/kernel/meeting.h"
 #include "wide/kernel/model_traits.h"
 #include "wide/kernel/pack.h"
+#include "wide/kernel/slot_steps.h"
 #include "wide/linear.h"
 
 namespace motley::wide {
 
 template <class A, class M, class O>
-struct Loops {
-  using One = Pack<A, 1>;
+struct Loops : SlotSteps<A, M, O> {
+  using Steps = SlotSteps<A, M, O>;
+  using Steps::factors_of;
+  using Steps::kLinearStride;
+  using Steps::kPlanes;
+  using Steps::linear_of;
+  using Steps::model_of;
+  using Steps::step;
+  using Steps::step_shared;
+  using typename Steps::One;
+  using typename Steps::Stepped;
   using Sum = typename M::Sum;
-  static constexpr int kPlanes = O::kPlanes;
   static constexpr std::size_t kMuch = 512;      // bytes of a slot's factors
   static constexpr std::size_t kNear = 900'000;  // bytes that a core's own cache holds
-  static constexpr std::size_t kLinearStride = kPlanes == 3 ? 4 : kPlanes;
 
   using Row = JobRow<kLooksAtFields<M>>;
-
-  [[gnu::always_inline]] static float* linear_of(const Tables& t, std::uint32_t slot) {
-    return (slot < t.hot ? t.hot_linear : t.linear) + slot * kLinearStride;
-  }
-  [[gnu::always_inline]] static float* factors_of(const Tables& t, const M& m, std::uint32_t slot) {
-    return (slot < t.hot ? t.hot_factors : t.factors) + slot * (m.width() * kPlanes);
-  }
-
-  static M model_of(const Job& job, const Tables& t) {
-    M m;
-    if constexpr (requires { m.packs; }) m.packs = static_cast<int>(job.layout.block) / M::kLanes;
-    if constexpr (kLooksAtFields<M>) {
-      m.fields = static_cast<int>(job.layout.fields);
-    }
-    if constexpr (kSharesWeights<M>) m.factors = static_cast<int>(job.layout.block);
-    if constexpr (requires { m.complete; }) {
-      m.block = static_cast<int>(job.layout.block);
-      m.row = static_cast<int>(job.layout.width);
-      m.complete = job.complete;
-    }
-    if constexpr (kSharesWeights<M>) {
-      if (t.shared != nullptr) m.shared = t.shared + Layout::kPairs;  // null: only sizes are asked
-    }
-    return m;
-  }
-
-  // The numbers of one P of weights, plane after plane with `stride` between; stepped and put back.
-  template <class P>
-  [[gnu::always_inline]] static void step(float* at, std::size_t stride, P gradient,
-                                          const Rates& rates) {
-    P s[kPlanes];
-    for (int p = 0; p < kPlanes; ++p) s[p] = P::load(at + p * stride);
-    O::step(s, gradient, rates);
-    for (int p = 0; p < kPlanes; ++p) s[p].store(at + p * stride);
-  }
 
   [[gnu::always_inline]] static void prefetch(const Job& job, std::uint64_t row, const Tables& t,
                                               const M& m) {
@@ -106,24 +80,6 @@ struct Loops {
     Linear<One>::gather(sum, One(linear_of(t, row.slots[i])[0]), One(row.value(i)));
     to = Linear<One>::score(sum);
   }
-
-  static void step_shared(const Job& job, const Tables& t, float bias, const Rates& rates) {
-    step(t.shared + Layout::kBias, job.layout.shared, One(bias), rates);
-    t.shared[Layout::kUpdates] += 1;
-  }
-
-  struct Stepped {
-    Rates linear, factors, shared;
-    Stepped(const Job& job, const Tables& t)
-        : linear(job.linear), factors(job.factors), shared(job.shared) {
-      if constexpr (requires { O::kDecay1; }) {
-        const float now = t.shared[Layout::kUpdates] + 1;
-        linear = rates_of_step(Optimizer::kAdam, linear, now);
-        factors = rates_of_step(Optimizer::kAdam, factors, now);
-        shared = rates_of_step(Optimizer::kAdam, shared, now);
-      }
-    }
-  };
 
   // What a row's pairs are met with where there is a quicker way than the model's own functions.
   struct Rows {
@@ -301,22 +257,6 @@ struct Loops {
     }
   }
 
-  [[gnu::always_inline]] static Rates for_entries(Rates r, float entries) {
-    if constexpr (O::kPerEntry) {
-      r.l1 *= entries;
-      r.l2 *= entries;
-    }
-    return r;
-  }
-
-  // Factors for fields that no sample of the slot had stay as they are.
-  static void step_blocks(float* v, std::size_t width, const float* gradient, const Rates& rates) {
-    for (std::size_t d = 0; d < width; d += M::kBlockLanes) {
-      const auto g = Pack<A, M::kBlockLanes>::load(gradient + d);
-      if (total(g * g) > 0) step(v + d, width, g, rates);
-    }
-  }
-
   static void update(const Job& job, const Segment* segments, std::size_t n, const Edge* edges,
                      const Tables& t, const BatchSums& sums, float* gradient) {
     const M m = model_of(job, t);
@@ -334,19 +274,8 @@ struct Loops {
         m.scatter(sum_of(sums, edge.row), v, edge.field, edge.value, slope,
                   [&](int d, auto g) { (g.load(gradient + d) + g).store(gradient + d); });
       }
-      const auto entries = static_cast<float>(segment.end - segment.begin);
-      step(linear_of(t, segment.slot), 1, One(linear), for_entries(rates.linear, entries));
-      const Rates factors = for_entries(rates.factors, entries);
-      if constexpr (requires { m.complete; }) {
-        if (!m.complete) {
-          step_blocks(v, width, gradient, factors);
-          continue;
-        }
-      }
-      for (std::size_t d = 0; d < width; d += M::kLanes) {
-        using P = Pack<A, M::kLanes>;
-        step(v + d, width, P::load(gradient + d), factors);
-      }
+      Steps::step_slot(m, t, segment.slot, linear, gradient,
+                       static_cast<float>(segment.end - segment.begin), rates);
     }
   }
 
@@ -377,12 +306,14 @@ struct Loops {
     const M m = model_of(job, {});
     Kernels k{.sum_bytes = sizeof(Sum),
               .scratch_floats = m.scratch(),
-              .train = train,
               .score = score,
               .gather = gather,
               .update = update,
               .update_shared = update_shared,
+              .apply = Steps::apply,
+              .apply_shared = Steps::apply_shared,
               .merge = Meeting<A, O>::merge};
+    if constexpr (!std::is_same_v<O, GradientSum>) k.train = train;  // sums are of batches only
     if constexpr (kFollows<O>) k.follow = Meeting<A, O>::follow;
     return k;
   }

@@ -18,6 +18,8 @@ Kernels kernels_for(const ModelOptions& options, const Layout& layout) {
       return Loops<A, M, AdaGrad>::kernels(layout);
     case Optimizer::kFtrl:
       return Loops<A, M, Ftrl>::kernels(layout);
+    case Optimizer::kGradientSum:
+      return Loops<A, M, GradientSum>::kernels(layout);
     default:
       return Loops<A, M, Adam>::kernels(layout);
   }

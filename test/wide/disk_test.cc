@@ -1,0 +1,122 @@
+// Shows that training from disk learns the same features as in memory, as well, whatever the parts;
+// that it leaves nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "comm/error.h"
+#include "test/wide/skewed_rows.h"
+#include "wide/disk_run.h"
+
+namespace motley::wide {
+namespace {
+
+class Disk : public testing::TestWithParam<ModelKind> {
+ protected:
+  Disk() { std::filesystem::create_directories(folder_); }
+  ~Disk() override { std::filesystem::remove_all(folder_); }
+
+  // As libffm text.
+  std::string written(const std::string& name, const Dataset& data) {
+    std::ofstream out(folder_ / name);
+    for (std::size_t r = 0; r < data.rows(); ++r) {
+      out << data.labels[r];
+      for (std::uint64_t e = data.row_begin[r]; e < data.row_begin[r + 1]; ++e)
+        out << ' ' << data.fields[e] << ':' << data.ids[e] << ':' << data.values[e];
+      out << '\n';
+    }
+    return (folder_ / name).string();
+  }
+  std::string parts() const { return (folder_ / "parts").string(); }
+  TrainOptions options() const {
+    return {
+        .model = {.kind = GetParam(), .factors = 4}, .epochs = 6, .prior_factors = 0, .average = 0};
+  }
+
+  std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "disk_test";
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, Disk,
+                         testing::Values(ModelKind::kLogistic, ModelKind::kFm, ModelKind::kFfm),
+                         [](const auto& i) { return name(i.param); });
+
+TEST_P(Disk, LearnsWhatMemoryDoes) {
+  const Dataset train = test::skewed_rows({.rows = 3000, .complete = false, .valued = true});
+  const Dataset valid =
+      test::skewed_rows({.rows = 600, .complete = false, .valued = true, .seed = 9});
+  const std::string file = written("train", train);
+  TrainingRun memory(read_file(file), valid, options());
+  while (memory.next_step()) {
+  }
+  for (const std::size_t rows : {std::size_t{400}, std::size_t{100'000}}) {
+    DiskRows on_disk({file}, parts(), {.rows_of_part = rows});
+    EXPECT_EQ(on_disk.rows(), 3000u);
+    EXPECT_GE(on_disk.parts(), 1u);
+    EXPECT_THAT(on_disk.dictionary().ids(),
+                testing::ElementsAreArray(memory.model().dictionary().ids()));
+    DiskRun run(std::move(on_disk), valid, options());
+    while (run.next_step()) {
+    }
+    ASSERT_EQ(run.reports().size(), memory.reports().size());
+    const double ours = run.reports().back().validation->loss,
+                 theirs = memory.reports().back().validation->loss;
+    EXPECT_NEAR(ours, theirs, 0.03 * theirs) << rows << " rows a part";
+    EXPECT_NEAR(run.reports()[0].train_loss, memory.reports()[0].train_loss, 0.05 * theirs);
+  }
+  EXPECT_FALSE(std::filesystem::exists(parts()));
+}
+
+// Small files are read whole at once, so several make several parts.
+TEST_P(Disk, GoesThroughPartsInAnOrderOfEachEpoch) {
+  std::vector<std::string> files;
+  for (std::uint64_t seed : {1, 2, 3, 4})
+    files.push_back(written("train" + std::to_string(seed),
+                            test::skewed_rows({.rows = 500, .complete = false, .seed = seed})));
+  DiskRows rows(files, parts(), {.rows_of_part = 500});
+  ASSERT_EQ(rows.parts(), 4u);
+  std::size_t entries = 0, folder_files = 0;
+  for (std::size_t i = 0; i < rows.parts(); ++i) entries += rows.part(i).entries();
+  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(parts()))
+    ++folder_files;
+  EXPECT_EQ(folder_files, 4u);
+  EXPECT_EQ(entries, read_files(files).entries());
+  DiskRun run(std::move(rows), std::nullopt, options());
+  int steps = 0;
+  while (run.next_step()) ++steps;
+  EXPECT_EQ(steps, 4 * 6);
+  EXPECT_EQ(run.rows_trained(), 2000u * 6);
+  EXPECT_LT(run.reports().back().train_loss, run.reports().front().train_loss);
+}
+
+TEST_P(Disk, LeavesNothingWhereItFails) {
+  std::ofstream(folder_ / "bad") << "1 0:1:1\nx\n";
+  EXPECT_THROW(DiskRows({(folder_ / "bad").string()}, parts()), Error);
+  EXPECT_FALSE(std::filesystem::exists(parts()));
+  // Nor does it take what is somebody else's.
+  std::filesystem::create_directory(parts());
+  const std::string good = written("good", test::skewed_rows({.rows = 20}));
+  EXPECT_THROW(DiskRows({good}, parts()), Error);
+  EXPECT_TRUE(std::filesystem::exists(parts()));
+  std::filesystem::remove(parts());
+  TrainOptions options = this->options();
+  options.positive_weight = 2;
+  EXPECT_THROW(DiskRun(DiskRows({good}, parts()), std::nullopt, options), Error);
+}
+
+// A part that was changed after it was written is found by its checksum, by the thread ahead.
+TEST_P(Disk, ToldOfDamageByTheThreadThatReadsAhead) {
+  const std::string file = written("train", test::skewed_rows({.rows = 500}));
+  DiskRun run(DiskRows({file, file}, parts(), {.rows_of_part = 500}), std::nullopt, options());
+  for (const auto& part : std::filesystem::directory_iterator(parts()))
+    std::filesystem::resize_file(part.path(), std::filesystem::file_size(part.path()) / 2);
+  EXPECT_THROW(
+      {
+        while (run.next_step()) {
+        }
+      },
+      Error);
+}
+
+}  // namespace
+}  // namespace motley::wide

@@ -1,0 +1,28 @@
+// wide/shard/batch_slots.h: rows of a batch with the slots that they use numbered 0, 1, …, to be
+// trained on, or scored, with a state that holds no others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "wide/samples.h"
+
+namespace motley::wide {
+
+struct BatchSlots {
+  Samples samples;                     // slots are numbers in `slots`
+  std::vector<std::uint32_t> slots;    // of the model; each once, ascending
+  std::vector<std::uint32_t> entries;  // [slots]: edges of the batch
+};
+
+class SlotFinder {
+ public:
+  explicit SlotFinder(std::size_t slots) : number_(slots) {}
+  BatchSlots find(const Samples& all, std::span<const std::uint64_t> rows);
+
+ private:
+  std::vector<std::uint32_t> number_;  // of each slot, from 1; zeros between batches
+};
+
+}  // namespace motley::wide

@@ -1,0 +1,219 @@
+#include "wide/shard/exchange.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "comm/error.h"
+
+namespace motley::wide {
+namespace {
+
+// Of a set of ranks, the same for all who know of the same deaths. Two for each set.
+GroupTag tag_of(const std::vector<int>& ranks, std::uint64_t which) {
+  std::uint64_t hash = 0x9e3779b97f4a7c15u + which;
+  for (const int rank : ranks) {
+    hash = (hash ^ static_cast<std::uint64_t>(rank + 1)) * 0x100000001b3u;
+  }
+  return {.id = (hash % GroupTag::kPairBit) | 1};
+}
+
+std::int16_t counted(std::uint32_t entries) {
+  if (entries > std::numeric_limits<std::uint16_t>::max()) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("train: a feature has {} entries in a batch, but can have {} where it "
+                            "is sharded. Use smaller batches",
+                            entries, std::numeric_limits<std::uint16_t>::max()));
+  }
+  return static_cast<std::int16_t>(static_cast<std::uint16_t>(entries));
+}
+
+std::size_t total(std::span<const std::size_t> counts) {
+  std::size_t sum = 0;
+  for (const std::size_t n : counts) sum += n;
+  return sum;
+}
+
+std::vector<std::size_t> times(std::span<const std::size_t> counts, std::size_t unit) {
+  std::vector<std::size_t> out;
+  for (const std::size_t n : counts) out.push_back(n * unit);
+  return out;
+}
+
+// How many of each member's flags, in the order of members, are `value`.
+std::vector<std::size_t> counts_of(const std::vector<bool>& flags,
+                                   std::span<const std::size_t> counts, bool value) {
+  std::vector<std::size_t> out;
+  std::size_t at = 0;
+  for (const std::size_t n : counts) {
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < n; ++i) found += flags[at++] == value ? 1 : 0;
+    out.push_back(found);
+  }
+  return out;
+}
+
+}  // namespace
+
+Exchange::Exchange(Communicator& comm, const ShardMap& map, const Layout& layout)
+    : comm_(comm), map_(map), floats_(floats_sent(layout)) {
+  regroup();
+}
+
+void Exchange::regroup() {
+  steps_.emplace(map_.alive(), tag_of(map_.alive(), 0));
+  pulls_.emplace(map_.alive(), tag_of(map_.alive(), 1));
+}
+
+template <class T>
+std::vector<T> Exchange::swap(const std::vector<T>& out, std::span<const std::size_t> out_counts,
+                              std::span<const std::size_t> in_counts, std::size_t unit,
+                              const Group& group, std::uint64_t* bytes) {
+  const std::vector<std::size_t> sent = times(out_counts, unit), coming = times(in_counts, unit);
+  std::vector<T> in(total(coming));
+  comm_
+      .all_to_all_v({.data = out, .counts = sent}, {.data = in, .counts = coming},
+                    {.group = &group})
+      .wait();
+  const auto self = static_cast<std::size_t>(group.index_of(comm_.rank()));
+  *bytes += (out.size() - sent[self]) * sizeof(T);
+  return in;
+}
+
+void Exchange::order_keys(Step& step) const {
+  const std::vector<int>& alive = map_.alive();
+  std::vector<std::vector<std::uint32_t>> wanted(alive.size()), copied(alive.size());
+  std::vector<std::vector<std::size_t>> keepers;  // of each shard, as members
+  for (int shard = 0; shard < map_.shards(); ++shard) {
+    std::vector<std::size_t>& members = keepers.emplace_back();
+    for (const int rank : map_.keepers(shard))
+      members.push_back(static_cast<std::size_t>(steps_->index_of(rank)));
+  }
+  for (std::uint32_t i = 0; i < step.batch.slots.size(); ++i) {
+    const std::uint32_t slot = step.batch.slots[i];
+    if (slot < map_.hot()) continue;
+    const auto& members = keepers[static_cast<std::size_t>(map_.shard_of(slot))];
+    for (std::size_t c = 0; c < members.size(); ++c)
+      (c == 0 ? wanted : copied)[members[c]].push_back(i);
+  }
+  step.asked.clear();
+  step.asked_counts.clear();
+  step.wanted_counts.clear();
+  for (std::size_t m = 0; m < alive.size(); ++m) {
+    step.asked.insert(step.asked.end(), wanted[m].begin(), wanted[m].end());
+    step.asked.insert(step.asked.end(), copied[m].begin(), copied[m].end());
+    step.asked_counts.push_back(wanted[m].size() + copied[m].size());
+    step.wanted_counts.push_back(wanted[m].size());
+  }
+}
+
+void Exchange::send_counts(Step& step) {
+  const std::size_t members = step.asked_counts.size();
+  std::vector<std::int32_t> out, in(2 * members);
+  for (std::size_t m = 0; m < members; ++m) {
+    out.push_back(static_cast<std::int32_t>(step.asked_counts[m]));
+    out.push_back(static_cast<std::int32_t>(step.wanted_counts[m]));
+  }
+  comm_.all_to_all(out, in, {.group = &*pulls_}).wait();
+  traffic_.keys += (members - 1) * 2 * sizeof(std::int32_t);
+  step.heard_counts.clear();
+  step.wanted_heard.clear();
+  for (std::size_t m = 0; m < members; ++m) {
+    step.heard_counts.push_back(static_cast<std::size_t>(in[2 * m]));
+    step.wanted_heard.push_back(static_cast<std::size_t>(in[2 * m + 1]));
+  }
+}
+
+void Exchange::send_keys(Step& step) {
+  order_keys(step);
+  send_counts(step);
+  std::vector<std::int32_t> keys;
+  std::vector<std::int16_t> entries;
+  for (const std::uint32_t i : step.asked) {
+    keys.push_back(static_cast<std::int32_t>(step.batch.slots[i]));
+    entries.push_back(counted(step.batch.entries[i]));
+  }
+  step.heard = swap(keys, step.asked_counts, step.heard_counts, 1, *pulls_, &traffic_.keys);
+  step.heard_entries =
+      swap(entries, step.asked_counts, step.heard_counts, 1, *pulls_, &traffic_.keys);
+  step.weights.resize(step.batch.slots.size() * floats_);
+}
+
+// A bit for each weight.
+void Exchange::send_flags(Step& step) {
+  const auto bytes_for = [](std::span<const std::size_t> counts) {
+    std::vector<std::size_t> bytes;
+    for (const std::size_t n : counts) bytes.push_back((n + 7) / 8);
+    return bytes;
+  };
+  const auto out_bytes = bytes_for(step.wanted_heard), in_bytes = bytes_for(step.wanted_counts);
+  std::vector<std::int8_t> out(total(out_bytes));
+  const auto for_bits = [](std::span<const std::size_t> counts, auto body) {
+    std::size_t first = 0, flag = 0;
+    for (const std::size_t n : counts) {
+      for (std::size_t i = 0; i < n; ++i) body(flag++, first + i / 8, 1 << (i % 8));
+      first += (n + 7) / 8;
+    }
+  };
+  for_bits(step.wanted_heard, [&](std::size_t flag, std::size_t byte, int bit) {
+    if (step.late_heard[flag]) out[byte] = static_cast<std::int8_t>(out[byte] | bit);
+  });
+  const std::vector<std::int8_t> in = swap(out, out_bytes, in_bytes, 1, *pulls_, &traffic_.keys);
+  step.late.assign(total(step.wanted_counts), false);
+  for_bits(step.wanted_counts, [&](std::size_t flag, std::size_t byte, int bit) {
+    step.late[flag] = (in[byte] & bit) != 0;
+  });
+}
+
+void Exchange::send_weights(Step& step, const Shards& shards, bool late, const Group& group) {
+  std::vector<float> out;
+  std::size_t flag = 0;
+  for_wanted(step, [&](std::size_t i) {
+    if (step.late_heard[flag++] != late) return;
+    out.resize(out.size() + floats_);
+    shards.read(static_cast<std::uint64_t>(step.heard[i]), out.data() + out.size() - floats_);
+  });
+  std::uint64_t bytes = 0;
+  const std::vector<float> in =
+      swap(out, counts_of(step.late_heard, step.wanted_heard, late),
+           counts_of(step.late, step.wanted_counts, late), floats_, group, &bytes);
+  (late ? traffic_.late_weights : traffic_.early_weights) += bytes;
+  const float* from = in.data();
+  std::size_t begin = 0;
+  flag = 0;
+  for (std::size_t m = 0; m < step.asked_counts.size(); ++m) {
+    for (std::size_t i = 0; i < step.wanted_counts[m]; ++i) {
+      if (step.late[flag++] != late) continue;
+      std::copy_n(from, floats_, step.weights.data() + step.asked[begin + i] * floats_);
+      from += floats_;
+    }
+    begin += step.asked_counts[m];
+  }
+}
+
+void Exchange::send_gradients(Step& step) {
+  std::vector<float> out(step.asked.size() * floats_);
+  for (std::size_t i = 0; i < step.asked.size(); ++i)
+    std::copy_n(step.gradients.data() + step.asked[i] * floats_, floats_, out.data() + i * floats_);
+  step.received =
+      swap(out, step.asked_counts, step.heard_counts, floats_, *steps_, &traffic_.gradients);
+}
+
+std::vector<Pushed> Exchange::pushed(const Step& step) const {
+  std::vector<Pushed> from;
+  std::size_t begin = 0;
+  for (const std::size_t n : step.heard_counts) {
+    from.push_back({.slots = std::span(step.heard).subspan(begin, n),
+                    .entries = std::span(step.heard_entries).subspan(begin, n),
+                    .gradients = step.received.data() + begin * floats_});
+    begin += n;
+  }
+  return from;
+}
+
+void Exchange::add_up(std::span<float> gradients) {
+  comm_.all_reduce(gradients, ReduceOp::kSum, {.group = &*steps_, .deterministic = true}).wait();
+  traffic_.hot += gradients.size_bytes();
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,106 @@
+// wide/shard/exchange.h: what workers send each other in a step of sharded training.
+//
+//   keys      each asks the keepers of its batch's slots, by number, with how many edges it has
+//   weights   givers answer: at once those that the step before does not change, the others when
+//             they have changed
+//   gradients each sends what its batch makes of these weights, in the order of the keys
+//
+// Keys and weights of the next step go while this one computes, in a group of calls of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "wide/shard/batch_slots.h"
+#include "wide/shard/shards.h"
+#include "wide/sharded_run.h"
+
+namespace motley::wide {
+
+// A batch on its way, as one worker sees it. Members: the living workers, in the order of ranks.
+struct Step {
+  std::uint32_t number = 0;
+  BatchSlots batch;
+  std::vector<float> weights;  // [batch.slots][floats_sent()]; those of hot slots are not set
+
+  // What this worker asks of each member: first slots whose weights it wants, then slots of which
+  // the member only keeps a copy. By number in batch.slots.
+  std::vector<std::uint32_t> asked;
+  std::vector<std::size_t> asked_counts, wanted_counts;  // [members]
+  // What each member asks of this worker, in the same order.
+  std::vector<std::int32_t> heard;
+  std::vector<std::int16_t> heard_entries;
+  std::vector<std::size_t> heard_counts, wanted_heard;  // [members]
+  // For each weight that is wanted, from here and of here: whether it comes late.
+  std::vector<bool> late, late_heard;
+
+  std::vector<float> gradients;  // [batch.slots][floats_sent()]
+  std::vector<float> received;   // [heard][floats_sent()]
+};
+
+class Exchange {
+ public:
+  // `map` must outlive it.
+  Exchange(Communicator& comm, const ShardMap& map, const Layout& layout);
+
+  // Among those that live by now; all of them call it.
+  void regroup();
+  const Group& group() const noexcept { return *steps_; }
+
+  // Who keeps the slots of step.batch is asked for them.
+  void send_keys(Step& step);
+  // Weights that come at once, where `is_late` does not hold for the slot.
+  template <class IsLate>
+  void send_early(Step& step, const Shards& shards, IsLate is_late) {
+    mark_late(step, is_late);
+    send_flags(step);
+    send_weights(step, shards, false, *pulls_);
+  }
+  void send_late(Step& step, const Shards& shards) { send_weights(step, shards, true, *steps_); }
+  void send_gradients(Step& step);
+  // What gradients this worker was sent, by member.
+  std::vector<Pushed> pushed(const Step& step) const;
+  // Gradients of hot slots are added up.
+  void add_up(std::span<float> gradients);
+
+  const ShardTraffic& traffic() const noexcept { return traffic_; }
+
+ private:
+  template <class IsLate>
+  void mark_late(Step& step, IsLate is_late) {
+    step.late_heard.clear();
+    for_wanted(step, [&](std::size_t i) {
+      step.late_heard.push_back(is_late(static_cast<std::uint64_t>(step.heard[i])));
+    });
+  }
+  // Calls body(place in step.heard) for each weight that is wanted of this worker.
+  template <class Body>
+  static void for_wanted(const Step& step, Body body) {
+    std::size_t begin = 0;
+    for (std::size_t m = 0; m < step.heard_counts.size(); ++m) {
+      for (std::size_t i = 0; i < step.wanted_heard[m]; ++i) body(begin + i);
+      begin += step.heard_counts[m];
+    }
+  }
+  void order_keys(Step& step) const;
+  void send_counts(Step& step);
+  void send_flags(Step& step);
+  void send_weights(Step& step, const Shards& shards, bool late, const Group& group);
+  // Sends blocks of `unit` elements times out_counts; what comes is counted likewise. Counts bytes
+  // that go to others in *bytes.
+  template <class T>
+  std::vector<T> swap(const std::vector<T>& out, std::span<const std::size_t> out_counts,
+                      std::span<const std::size_t> in_counts, std::size_t unit, const Group& group,
+                      std::uint64_t* bytes);
+
+  Communicator& comm_;
+  const ShardMap& map_;
+  std::size_t floats_;                  // of a slot on its way
+  std::optional<Group> steps_, pulls_;  // two, as both are used at once
+  ShardTraffic traffic_;
+};
+
+}  // namespace motley::wide

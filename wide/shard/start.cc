@@ -1,0 +1,56 @@
+#include "wide/shard/start.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "comm/error.h"
+#include "wide/defaults.h"
+#include "wide/fresh_state.h"
+#include "wide/train/settle.h"
+
+namespace motley::wide {
+namespace {
+
+Model bare_model(const Dataset& train, const TrainOptions& options) {
+  ModelOptions model = options.model;
+  model.seed = options.seed;
+  model.initial_accumulator = options.initial_accumulator;
+  return Model::bare(model, train);
+}
+
+[[noreturn]] void refuse(const char* what, double value, const char* range) {
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("train sharded: {} is {}, but must be {}", what, value, range));
+}
+
+TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, const Dataset& train,
+                                bool validates) {
+  o.rank = 0;
+  o.size = 1;
+  if (o.batch_rows < 2) refuse("batch_rows", static_cast<double>(o.batch_rows), "at least 2");
+  if (shards.copies < 1) refuse("copies", shards.copies, "at least 1");
+  if (o.prior_factors > 0) refuse("prior_factors", static_cast<double>(o.prior_factors), "0");
+  if (o.average > 0) refuse("average", static_cast<double>(o.average), "0");
+  if (o.processor != Processor::kCpu) {
+    throw Error(ErrorCode::kInvalid, "train sharded: only the CPU does so. Leave the device out");
+  }
+  o.prior_factors = 0;
+  o.average = 0;
+  return settled(std::move(o), train, validates);
+}
+
+}  // namespace
+
+Start::Start(Dataset data, const TrainOptions& given, const ShardOptions& shards, bool validates)
+    : train(chosen(std::move(data), given)),
+      options(settled_for_shards(given, shards, train, validates)),
+      model(bare_model(train, options)) {
+  const Layout& layout = model.layout();
+  shared.resize(layout.shared * layout.planes);
+  FreshState(model.options(), layout).shared(shared.data());
+  begin_at_mean(model.options(), train, shared.data());
+  model.set_offset(std::log(options.negative_rate));
+}
+
+}  // namespace motley::wide

@@ -1,0 +1,101 @@
+// wide/sharded_run.h: training of models that are larger than one worker: each keeps a part of the
+// features' weights, and what the optimizer has beside them.
+//
+//   ShardedRun run(comm, read_file("train.txt"), read_file("valid.txt"), {.batch_rows = 8192});
+//   while (run.next_step()) {}
+//   run.save("train.model");          // all workers call it; the first that lives writes
+//
+// Every worker calls it with the same files and options. In a step each takes batch_rows rows of
+// its own, asks the keepers of their features for weights, and sends them the batch's gradients; a
+// keeper steps each weight once, by the sum of all. The most frequent features, which all workers
+// need all the time, are everybody's: their gradients are added up by an all-reduce. So all rows of
+// a step see the same weights: the model is that of one worker with batches of all these rows, but
+// for rounding.
+//
+// Weights of the next step come while this one computes, but for those that it changes (or, with
+// Pulls::kOneStepOld, all of them, as they were before it).
+//
+// Death: each shard has ShardOptions::copies keepers, which step it alike. Where a worker dies, the
+// others take the step that it was in back, where they had made it, and make it again without it:
+// nothing that was learnt before is lost. Its shards go on from their copies, of which new ones are
+// made. Where all keepers of a shard have died, kPeerLost is thrown; then, and where all die,
+// training has to begin anew, or from a model that was saved.
+//
+// Each worker holds the whole data set and its dictionary (12 bytes a feature), and of the state
+// its copies of shards, hot features and the slots of two batches. save() needs no more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "wide/trainer.h"
+
+namespace motley::wide {
+
+enum class Pulls : std::uint8_t {
+  kExact,       // weights as the step before left them
+  kOneStepOld,  // as they were before it: none has to be waited for
+};
+
+// The same on all workers.
+struct ShardOptions {
+  std::uint64_t hot = 4096;  // most frequent features, which every worker has
+  int copies = 2;            // workers that keep a shard; 1: a death ends training
+  Pulls pulls = Pulls::kExact;
+  // Called with the number of a step, from 0: before this worker computes, when weights of the step
+  // behind it have come (by another thread), and before it is applied.
+  std::function<void(std::int64_t step)> on_compute, on_ahead, on_apply;
+};
+
+// Bytes that this worker has sent to others; of the all-reduce those of its buffer.
+struct ShardTraffic {
+  std::uint64_t keys = 0;           // with the numbers of edges, and what is late
+  std::uint64_t early_weights = 0;  // while the step before computed
+  std::uint64_t late_weights = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t hot = 0;
+};
+
+class ShardedRun {
+ public:
+  // Options as TrainingRun takes them, but that rank and size are those of `comm`, batch_rows (at
+  // least 2) are a worker's in each step, and the CPU trains, without prior and averages. Throws
+  // kInvalid as that does, and where options of shards are out of range.
+  ShardedRun(Communicator& comm, Dataset train, std::optional<Dataset> validation,
+             const TrainOptions& options, const ShardOptions& shards = {});
+  ShardedRun(ShardedRun&&) noexcept;
+  ~ShardedRun();
+
+  // One step of all workers. False, and nothing done, once training is over. Throws kInvalid when
+  // the loss is no longer finite; kPeerLost as said above; what comm's calls throw.
+  bool next_step();
+
+  std::int64_t step() const noexcept;    // steps made
+  int epoch() const noexcept;            // epochs begun
+  double running_loss() const noexcept;  // of this worker's rows of this epoch
+  std::uint64_t rows_trained() const noexcept;
+  std::uint64_t rows_planned() const noexcept;
+  const std::vector<EpochReport>& reports() const noexcept;
+  int best_epoch() const noexcept;
+  const std::vector<int>& workers() const noexcept;  // that live
+  std::size_t features() const noexcept;
+  ShardTraffic traffic() const noexcept;
+  // Distinct slots that this worker's batches have asked others or itself for, all steps together.
+  std::uint64_t slots_asked() const noexcept;
+
+  // Writes the model as Model::save() does; all living workers call it.
+  void save(const std::string& path);
+  // The whole state (Layout) on the first of the living workers, empty on the others: for tests.
+  std::vector<float> gather_state();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace motley::wide
