@@ -70,7 +70,9 @@ struct PartialOptions {
   // computed (begin()). The same bits, if deterministic. The last piece is waited for with all of a
   // byte of each member. Damped weights and short numbers are averaged as a whole all the same.
   std::size_t piece_bytes = 0;
-  int local_steps = 8;  // without a controller, in a row; then average() waits for it. Each rank's
+  // Without a controller, in a row; then average() waits for it. Each rank's own. A controller that
+  // is started again or succeeded is away for about a second: that many steps cost no time.
+  int local_steps = 40;
 };
 
 struct PartialResult {
