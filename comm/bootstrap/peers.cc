@@ -17,6 +17,8 @@
 namespace motley {
 namespace {
 
+constexpr Duration kMoment = seconds(1);  // for what the controller knows already
+
 // The boot of the kernel and the pid namespace. Never the host's name, which need not be unique.
 std::string host_identity() {
   std::string boot = "unknown";
@@ -63,13 +65,19 @@ Peer parse_peer(const std::string& text) {
   return peer;
 }
 
-// The ranks that have not announced themselves, once the wait for the others has timed out.
-std::vector<int> missing_ranks(ControlClient& control, int size) {
+// Once the wait for the others has timed out: throws, unless the last has come just now.
+void throw_if_missing(ControlClient& control, const Options& options) {
   std::vector<int> missing;
-  for (int rank = 0; rank < size; ++rank) {
+  for (int rank = 0; rank < options.size; ++rank) {
     if (control.add(fmt::format("announced/{}", rank), 0) == 0) missing.push_back(rank);
   }
-  return missing;
+  if (missing.empty()) return;
+  throw Error(ErrorCode::kTimeout,
+              fmt::format("rank {} of {}: waited {:.1f} s for all ranks to join; missing: {}. "
+                          "Check that they were started, or raise join_timeout.",
+                          options.rank, options.size, to_seconds(options.join_timeout),
+                          fmt::join(missing, ", ")),
+              missing);
 }
 
 // This rank's device: where the controller is on this host, the way to a rank that is on another.
@@ -105,19 +113,15 @@ std::vector<Peer> meet_peers(ControlClient& control, const Options& options, Tim
   control.set(fmt::format("host/{}", options.rank), to_text(mine));
   control.add(fmt::format("announced/{}", options.rank), 1);
   std::vector<Peer> peers;
-  try {
-    for (int rank = 0; rank < options.size; ++rank) {
-      peers.push_back(parse_peer(control.get_from_living(fmt::format("host/{}", rank), deadline)));
+  for (TimePoint until = deadline; static_cast<int>(peers.size()) < options.size;) {
+    try {
+      const std::string key = fmt::format("host/{}", peers.size());
+      peers.push_back(parse_peer(control.get_from_living(key, until)));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout || until != deadline) throw;
+      throw_if_missing(control, options);
+      until = Clock::real().now() + kMoment;
     }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout) throw;
-    const std::vector<int> missing = missing_ranks(control, options.size);
-    throw Error(ErrorCode::kTimeout,
-                fmt::format("rank {} of {}: waited {:.1f} s for all ranks to join; missing: {}. "
-                            "Check that they were started, or raise join_timeout.",
-                            options.rank, options.size, to_seconds(options.join_timeout),
-                            fmt::join(missing, ", ")),
-                missing);
   }
   return peers;
 }

@@ -10,8 +10,10 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/bootstrap/connect.h"
 #include "comm/bootstrap/interface.h"
 #include "comm/bootstrap/meeting_file.h"
+#include "comm/bootstrap/peers.h"
 #include "comm/bootstrap/rendezvous_url.h"
 #include "comm/communicator.h"
 #include "comm/control/client.h"
@@ -280,6 +282,26 @@ TEST(Bootstrap, ARankThatDiedBeforeJoiningIsLost) {
   options.token = "t";
   EXPECT_THAT(message_of([&] { Communicator::join(options); }, ErrorCode::kPeerLost),
               testing::AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
+}
+
+// The last rank comes when another's time is just over: nobody is missing, so nobody is blamed.
+TEST(Bootstrap, AMeetingThatIsCompleteAtTheDeadlineSucceeds) {
+  const ControllerServer controller({.size = 2, .token = "t"});
+  const TimePoint later = Clock::real().now() + seconds(30);
+  const auto meet = [&](int rank, bool is_late) {
+    Options options;
+    options.rank = rank;
+    options.size = 2;
+    options.controller = controller.address();
+    options.token = "t";
+    const auto control = connect_to_job(options, Clock::real(), later);
+    while (is_late && control->add("announced/1", 0) == 0) {
+    }
+    EXPECT_EQ(meet_peers(*control, options, is_late ? TimePoint() : later).size(), 2u);
+  };
+  std::thread other([&] { meet(1, false); });
+  EXPECT_NO_THROW(meet(0, true));
+  other.join();
 }
 
 TEST(Bootstrap, TellsTheLogWhatItDoes) {
