@@ -25,7 +25,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "model files are written as memory is");
 
 constexpr char kMagic[8] = {'m', 'o', 't', 'l', 'e', 'y', 'W', 'M'};
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 
 struct Header {
   char magic[8];

@@ -72,6 +72,7 @@ void throw_damaged(const std::string& path, const std::string& what) {
 }
 
 std::uint32_t crc32_of(ConstBytes bytes, std::uint32_t before) {
+  if (bytes.empty()) return before;  // zlib takes a null pointer for a new beginning
   return static_cast<std::uint32_t>(
       crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }

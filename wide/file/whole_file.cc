@@ -12,6 +12,7 @@ namespace motley::wide {
 namespace {
 
 std::uint32_t crc_on(std::uint32_t crc, const void* data, std::size_t n) {
+  if (n == 0) return crc;  // zlib takes a null pointer for a new beginning
   return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), n));
 }
 
