@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, MotleyWideKilled,
 TEST_P(MotleyWideKilled, SavesTheModelWithoutRankZero) {
   write_small();
   const std::string train = fmt::format(
-      "cd '{}' && echo process $$ && exec '{}' train small.txt small.txt -e 300 --patience 300 "
+      "cd '{}' && echo process $$ && exec '{}' train small.txt small.txt -e 120 --patience 120 "
       "{} -o m",
       folder_.string(), MOTLEY_WIDE, GetParam());
   ProgramRun job({MOTLEY_RUN, "-n", "3", "--elastic", "--", "/bin/sh", "-c", train});
