@@ -373,6 +373,11 @@ Dataset read_cached(const std::vector<std::string>& paths, const std::string& pa
   if (options.names) return read_files(paths, options);
   const std::uint64_t source = source_of(paths, options);
   if (is_made_of(path, source)) return load_cache(path, options);
+  if (std::filesystem::exists(path) && !is_cache(path)) {
+    throw Error(ErrorCode::kInvalid,
+                path + ": is in the place of the cache, but is none. Move it, or read without one");
+  }
+  WholeFile::check(path);
   ReadOptions whole = options;
   whole.fields = true;
   Dataset data = read_files(paths, whole);

@@ -12,6 +12,12 @@ bool averages(const ModelOptions& model) {
   return model.kind == ModelKind::kFm && model.optimizer == Optimizer::kAdaGrad;
 }
 
+// A step of SGD is as long as the slope says, and that of the squared hinge grows without end.
+bool is_steep(const ModelOptions& model) {
+  const Loss loss = model.loss == Loss::kDefault ? default_loss(model.kind) : model.loss;
+  return loss == Loss::kSquaredHinge && model.optimizer == Optimizer::kSgd;
+}
+
 // A step of all factors of a row moves the score by what grows with the number of features.
 float factors_rate(double features) { return static_cast<float>(std::min(0.6, 6 / features)); }
 
@@ -43,6 +49,7 @@ TrainOptions settled(TrainOptions o, const Dataset& train, bool validates) {
     const bool adagrad = o.model.optimizer == Optimizer::kAdaGrad;
     o.learning_rate = linear ? (adagrad ? 0.25f : 0.2f) : fm ? 0.3f : 0.1f;
     if (squared) o.learning_rate /= fm ? 3 : 4;
+    if (is_steep(o.model)) o.learning_rate = 0.02f;
     if (o.model.optimizer == Optimizer::kAdam) o.learning_rate /= 20;
   }
   if (o.learning_rate_factors < 0) {

@@ -12,26 +12,26 @@
 #include "wide/fm.h"
 #include "wide/fresh_state.h"
 #include "wide/kernel/flow.h"
+#include "wide/option_error.h"
 
 namespace motley::wide {
 
 void check(const ModelOptions& options) {
   if (has_factors(options.kind) && (options.factors < 1 || options.factors > kMaxFactors)) {
-    throw Error(ErrorCode::kInvalid, fmt::format("model: k is {}, but must be in [1, {}]",
-                                                 options.factors, kMaxFactors));
+    throw OptionError("model", "factors",
+                      fmt::format("is {}, but must be in [1, {}]", options.factors, kMaxFactors));
   }
   if (options.optimizer == Optimizer::kGradientSum) {
     throw Error(ErrorCode::kInvalid,
                 "model: the optimizer only sums up gradients. Use sgd, adagrad, ftrl or adam");
   }
   if (!std::isfinite(options.init_scale)) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("model: init_scale is {}, but must be finite", options.init_scale));
+    throw OptionError("model", "init_scale",
+                      fmt::format("is {}, but must be finite", options.init_scale));
   }
   if (!(options.initial_accumulator > 0) || !std::isfinite(options.initial_accumulator)) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("model: initial_accumulator is {}, but must be above 0",
-                            options.initial_accumulator));
+    throw OptionError("model", "initial_accumulator",
+                      fmt::format("is {}, but must be above 0", options.initial_accumulator));
   }
 }
 

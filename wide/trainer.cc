@@ -12,6 +12,7 @@
 #include "wide/defaults.h"
 #include "wide/device/engine.h"
 #include "wide/kernel/flow.h"
+#include "wide/option_error.h"
 #include "wide/train/settle.h"
 
 namespace motley::wide {
@@ -19,8 +20,7 @@ namespace {
 
 void require(bool holds, const char* option, double value, const char* range) {
   if (holds) return;
-  throw Error(ErrorCode::kInvalid,
-              fmt::format("train: {} is {}, but must be {}", option, value, range));
+  throw OptionError("train", option, fmt::format("is {}, but must be {}", value, range));
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void check(const TrainOptions& o) {
   require(std::isfinite(o.l2_factors), "l2_factors", static_cast<double>(o.l2_factors), "finite");
   require(std::isfinite(o.prior_factors), "prior_factors", o.prior_factors, "finite");
   require(o.prior_factors <= 0 || planes(o.model.optimizer) <= 2, "prior_factors", o.prior_factors,
-          "0 for ftrl and adam, which take l2_factors");
+          "0 for ftrl and adam");
   require(o.average <= 1, "average", o.average, "at most 1");
   require(o.average <= 0 || o.model.optimizer != Optimizer::kFtrl, "average", o.average,
           "0 for ftrl");
@@ -63,9 +63,9 @@ void set_rate(Model& model, float negative_rate) {
   const float offset = std::log(negative_rate);
   if (offset == model.offset()) return;
   if (model.options().optimizer == Optimizer::kFtrl) {  // whose weights follow from what it keeps
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("train: negative_rate is {}, but the initial model, by ftrl, had {}",
-                            negative_rate, std::exp(model.offset())));
+    throw OptionError("train", "negative_rate",
+                      fmt::format("is {}, but the initial model, by ftrl, had {}", negative_rate,
+                                  std::exp(model.offset())));
   }
   model.weights()[Layout::kBias] += model.offset() - offset;
   model.set_offset(offset);

@@ -44,7 +44,8 @@ struct TrainOptions {
   // Passes over the data, at most. 0: 100 where validation data stops training early, else 20.
   int epochs = 0;
   // For one worker. Below 0: 0.1; by AdaGrad for an FM 0.3, for models without factors 0.25 (by
-  // others 0.2). For squared loss a quarter of it (FM by AdaGrad: a third), by Adam a twentieth.
+  // others 0.2). For squared loss a quarter of it (FM by AdaGrad: a third), by Adam a twentieth;
+  // for squared hinge loss by SGD 0.02.
   float learning_rate = -1;
   // Of factors. Below 0: learning_rate; where that is below 0, too, for an FM by AdaGrad, 6 by the
   // number of features in a row (defaults.h), at most 0.6; a third of it for squared loss.

@@ -124,6 +124,11 @@ TEST(Defaults, SuitTheModelAndTheRows) {
   EXPECT_EQ(ffm.learning_rate_factors, ffm.learning_rate);
   EXPECT_EQ(ffm.prior_factors, 0);
   EXPECT_EQ(ffm.average, 0);
+
+  ModelOptions svm{.kind = ModelKind::kSvm, .optimizer = Optimizer::kSgd};
+  EXPECT_FLOAT_EQ(settled({.model = svm}, rows, false).learning_rate, 0.02f);
+  svm.loss = Loss::kHinge;
+  EXPECT_FLOAT_EQ(settled({.model = svm}, rows, false).learning_rate, 0.2f);
 }
 
 TEST(TrainOptions, RefusePriorsAndAveragesThatTheRuleCannotKeep) {

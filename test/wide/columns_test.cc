@@ -183,6 +183,18 @@ TEST(Columns, RefuseWhatDoesNotFit) {
     for (const char* fact : facts) EXPECT_THAT(message, HasSubstr(fact)) << text;
   }
   EXPECT_THAT(error_of(std::string("y,a\n1,\0\n", 8)), AllOf(HasSubstr(":2:"), HasSubstr("NUL")));
+  const auto with = [](const char* columns, std::optional<Format> format = std::nullopt) {
+    return ReadOptions{.format = format, .columns = parse_columns(columns)};
+  };
+  EXPECT_THAT(error_of("y,a\n1,2\n", with("b:log")), HasSubstr("which has b"));
+  EXPECT_THAT(error_of("y,a\n1,2\n", with("y:label,b:log")),
+              HasSubstr("\"b\" of the schema; it has y, a"));
+  EXPECT_THAT(error_of("1,2,3\n", with("y:label,b:log")),
+              HasSubstr("3 cells, but the schema names 2"));
+  EXPECT_THAT(error_of("y,a\n1,2\n", with("y:skip")), HasSubstr("no column is the label"));
+  EXPECT_THAT(error_of("1 1:1 2:1\n", with("b:log")), HasSubstr("INDEX:VALUE"));
+  EXPECT_THAT(error_of("1 1:1 2:1\n", with("b:log", Format::kLibsvm)),
+              HasSubstr("libsvm has none"));
   EXPECT_THROW(parse_columns("a:b"), Error);
   EXPECT_THROW(parse_columns("a:skip,a:skip"), Error);
   EXPECT_THROW(from_recipe("csv 99 0 0 "), Error);

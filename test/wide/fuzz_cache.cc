@@ -9,12 +9,19 @@
 
 #include "test/wide/fuzz_reader.h"
 #include "wide/cache.h"
+#include "wide/reader.h"
 
 namespace {
 
 void write(const std::string& path, const std::uint8_t* data, std::size_t size) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+}
+
+void check(const motley::wide::Dataset& data) {
+  motley::test::require(data.row_begin.size() == data.rows() + 1);
+  motley::test::require(data.row_begin.back() == data.entries());
+  motley::test::require(data.values.empty() || data.values.size() == data.entries());
 }
 
 }  // namespace
@@ -42,10 +49,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   try {
+    // All but the fields can be damaged where they are left out.
+    const Dataset bare = load_cache(kPath, {.memory_limit_bytes = 1 << 28, .fields = false});
+    check(bare);
+    motley::test::require(bare.fields.empty());
     const Dataset loaded = load_cache(kPath, {.memory_limit_bytes = 1 << 28});
-    motley::test::require(loaded.row_begin.back() == loaded.entries());
+    check(loaded);
+    motley::test::require(loaded.ids == bare.ids && loaded.row_begin == bare.row_begin);
+    save_cache(bare, kPath);
+    motley::test::require(load_cache(kPath).ids == bare.ids);
     save_cache(loaded, kPath);
-    motley::test::require(load_cache(kPath).ids == loaded.ids);
+    motley::test::require(load_cache(kPath).fields == loaded.fields);
   } catch (const motley::Error& error) {
     motley::test::require(std::string_view(error.what()).find(kPath) != std::string_view::npos ||
                           std::string_view(error.what()).substr(0, 6) == "schema");

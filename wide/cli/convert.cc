@@ -11,6 +11,7 @@
 #include "wide/cli/command_line.h"
 #include "wide/cli/commands.h"
 #include "wide/cli/flags.h"
+#include "wide/cli/outputs.h"
 #include "wide/model_text.h"
 #include "wide/report.h"
 #include "wide/schema.h"
@@ -63,7 +64,7 @@ void inspect_model(const Model& model, const Dataset& names) {
                            static_cast<double>(model.layout().size()) * 4 / (1 << 20)));
   print_recipe(model.recipe());
   print_result("heaviest features: weight, length of factors, feature");
-  for (const HeavyFeature& f : heaviest(model, static_cast<std::size_t>(std::max(FLAGS_top, 0)))) {
+  for (const HeavyFeature& f : heaviest(model, static_cast<std::size_t>(FLAGS_top))) {
     const auto named = names.names.find(f.id);
     print_result(fmt::format("{:+10.5f} {:9.5f}  {}", f.weight, f.factors,
                              named != names.names.end() ? named->second : fmt::format("{}", f.id)));
@@ -76,6 +77,7 @@ void convert(const std::vector<std::string>& files) {
   if (files.size() != 1) throw UsageError("convert takes one FILE");
   if (FLAGS_output.empty()) throw UsageError("convert needs --output FILE");
   const std::string& file = files[0];
+  check_outputs({{"output", FLAGS_output}}, inputs_of(file));
   if (Model::is_saved(file)) {
     save_text(Model::load(file), FLAGS_output);
     return FLAGS_quiet ? void() : print_result("the model as text, saved to " + FLAGS_output);
@@ -90,6 +92,7 @@ void convert(const std::vector<std::string>& files) {
 
 void inspect(const std::vector<std::string>& files) {
   if (files.empty() || files.size() > 2) throw UsageError("inspect takes MODEL [DATA], or DATA");
+  check_flag("top", FLAGS_top >= 0, "at least 0");
   if (!Model::is_saved(files[0])) {
     if (files.size() == 2) throw UsageError(files[0] + " is no model");
     return inspect_data(read_data(files[0], read_options(Labels::kReal)), files[0]);

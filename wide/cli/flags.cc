@@ -3,18 +3,20 @@
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "comm/error.h"
 #include "wide/cache.h"
 #include "wide/cli/command_line.h"
+#include "wide/file/whole_file.h"
 
 DEFINE_int32(threads, 1, "of this worker");
 DEFINE_string(format, "auto", "auto, libsvm, libffm, csv, criteo or avazu");
 DEFINE_string(schema, "", "NAME:TYPE,… of columns");
 DEFINE_string(delimiter, "", "of columns: one character, or tab");
-DEFINE_int32(bits, 0, "of hashed ids; 0: columns 32, libsvm and libffm as they are");
+DEFINE_int32(bits, 0, "of hashed ids; not given: columns 32, libsvm and libffm as they are");
 DEFINE_string(weights, "", "file with a weight for each row");
 DEFINE_bool(cache, false, "keep FILE.cache beside FILE");
 DEFINE_string(output, "", "file to write");
@@ -43,7 +45,36 @@ char delimiter_flag() {
       fmt::format("--delimiter is \"{}\". Use one character, or tab", FLAGS_delimiter));
 }
 
+// Ids are only those of the model if they are made alike.
+void check_alike(const ReadOptions& model) {
+  if (is_given("bits") && FLAGS_bits != model.bits) {
+    throw UsageError(fmt::format("--bits is {}, but the model has {}. Leave the flag out",
+                                 FLAGS_bits,
+                                 model.bits == 0 ? "none" : fmt::to_string(model.bits)));
+  }
+  for (const SchemaColumn& said : parse_columns(FLAGS_schema)) {
+    const auto known = std::ranges::find(model.columns, said.name, &SchemaColumn::name);
+    if (said.name == "*" || (known != model.columns.end() && known->type == said.type)) continue;
+    throw UsageError(fmt::format(
+        "--schema says {}:{}, but the model {}. Leave the flag out", said.name, name(said.type),
+        known == model.columns.end() ? "has no such column"
+                                     : std::string("has ") + name(known->type)));
+  }
+}
+
 }  // namespace
+
+bool is_given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
+void check_flag(const char* flag, bool holds, const char* range) {
+  if (holds) return;
+  throw UsageError(fmt::format("--{} is {}, but must be {}", flag,
+                               gflags::GetCommandLineFlagInfoOrDie(flag).current_value, range));
+}
+
+void check_threads() {
+  check_flag("threads", FLAGS_threads >= 1 && FLAGS_threads <= 1024, "in [1, 1024]");
+}
 
 std::vector<std::string> split_files(const std::string& files) {
   std::error_code none;
@@ -68,22 +99,26 @@ ReadOptions read_options(Labels labels) try {
                       .bits = FLAGS_bits,
                       .columns = parse_columns(FLAGS_schema),
                       .delimiter = delimiter_flag()};
-  if (FLAGS_bits < 0 || FLAGS_bits > 32) {
-    throw UsageError(fmt::format("--bits is {}, but must be in [0, 32]", FLAGS_bits));
-  }
-  if (FLAGS_threads < 1 || FLAGS_threads > 1024) {
-    throw UsageError(fmt::format("--threads is {}, but must be in [1, 1024]", FLAGS_threads));
-  }
+  if (is_given("bits")) check_flag("bits", FLAGS_bits >= 1 && FLAGS_bits <= 32, "in [1, 32]");
+  check_threads();
   return options;
 } catch (const Error& error) {
   throw UsageError(error.what());
 }
 
 ReadOptions read_options(const Model& model, Labels labels) {
+  check_threads();
   ReadOptions options = alike(model.recipe(), {.labels = labels, .threads = FLAGS_threads});
   if (const auto format = format_flag()) options.format = format;
   if (const char delimiter = delimiter_flag()) options.delimiter = delimiter;
+  check_alike(options);
   return options;
+}
+
+std::vector<std::string> inputs_of(const std::string& files) {
+  std::vector<std::string> inputs = split_files(files);
+  if (!FLAGS_weights.empty()) inputs.push_back(FLAGS_weights);
+  return inputs;
 }
 
 Dataset read_data(const std::string& files, const ReadOptions& options, Weights weights) {
@@ -132,14 +167,13 @@ void print_result(const std::string& line) {
 }
 
 void write_output(const std::string& text) {
-  const bool to_file = !FLAGS_output.empty();
-  std::FILE* const out = to_file ? std::fopen(FLAGS_output.c_str(), "wb") : stdout;
-  if (out == nullptr) throw_errno("open " + FLAGS_output);
-  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  const bool closed = (to_file ? std::fclose(out) : std::fflush(out)) == 0;
-  if (!written || !closed) {
-    throw_errno("write " + (to_file ? FLAGS_output : std::string("standard output")));
+  if (!FLAGS_output.empty()) {
+    WholeFile file(FLAGS_output);
+    file.put(text);
+    return file.commit();
   }
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw_errno("write standard output");
 }
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }

@@ -7,12 +7,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/version.h"
 #include "wide/cli/command_line.h"
 #include "wide/cli/commands.h"
 #include "wide/cli/help.h"
+#include "wide/option_error.h"
 
 namespace motley::wide {
 namespace {
@@ -53,6 +55,19 @@ std::vector<Command> all_commands() {
            serve}};
 }
 // clang-format on
+
+// What the user knows an option as.
+std::string flag_of(const std::string& option) {
+  const std::pair<const char*, const char*> others[] = {{"factors", "k"},
+                                                        {"learning_rate", "lr"},
+                                                        {"learning_rate_factors", "lr_factors"},
+                                                        {"prior_factors", "prior"},
+                                                        {"batch_rows", "batch"}};
+  for (const auto& [name, flag] : others) {
+    if (option == name) return flag;
+  }
+  return option;
+}
 
 int run_command(std::span<char* const> arguments) {
   const std::vector<Command> commands = all_commands();
@@ -98,6 +113,10 @@ int main(int argc, char** argv) {
     return motley::wide::run_command({argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0))});
   } catch (const motley::wide::UsageError& e) {
     fmt::print(stderr, "motley-wide: {}. Try --help\n", e.what());
+    return 2;
+  } catch (const motley::wide::OptionError& e) {
+    fmt::print(stderr, "motley-wide: --{} {}. Try --help\n", motley::wide::flag_of(e.option()),
+               e.problem());
     return 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "motley-wide: {}\n", e.what());

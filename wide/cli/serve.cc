@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -64,20 +65,38 @@ std::string cell_of(const std::string& column, const Json& value) {
   return out + '"';
 }
 
-// Rows of objects {"column": value, …} as CSV with a header. Columns that are missing are empty.
+bool is_looked_at(const SchemaColumn& column) {
+  return column.name != "*" && column.type != ColumnType::kLabel &&
+         column.type != ColumnType::kWeight && column.type != ColumnType::kSkip;
+}
+
+void check_columns(const Json& row, const Schema& schema) {
+  for (const auto& cell : row.items()) {
+    if (std::ranges::find(schema.columns, cell.key(), &SchemaColumn::name) != schema.columns.end())
+      continue;
+    std::string known;
+    for (const SchemaColumn& column : schema.columns) {
+      if (is_looked_at(column)) known += (known.empty() ? "" : ", ") + column.name;
+    }
+    fail(fmt::format("the model has no column \"{}\"; it has {}. Leave out what it does not know",
+                     cell.key(), known));
+  }
+}
+
+// Rows of objects {"column": value, …} as CSV with a header. Columns that are missing are empty;
+// one that the model does not know is most likely misspelt.
 std::string csv_of(const Json& rows, const Schema& schema) {
   std::string text;
   std::vector<std::string> names;
   for (const SchemaColumn& column : schema.columns) {
-    const bool looked_at = column.name != "*" && column.type != ColumnType::kLabel &&
-                           column.type != ColumnType::kWeight && column.type != ColumnType::kSkip;
-    if (!looked_at) continue;
+    if (!is_looked_at(column)) continue;
     text += (names.empty() ? "" : ",") + cell_of(column.name, column.name);
     names.push_back(column.name);
   }
   text += '\n';
   for (const Json& row : rows) {
     if (!row.is_object()) fail("\"rows\" of this model are objects {\"column\": value, …}");
+    check_columns(row, schema);
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto found = row.find(names[i]);
       text += (i == 0 ? "" : ",") + cell_of(names[i], found == row.end() ? Json() : *found);
@@ -203,11 +222,12 @@ void add_routes(httplib::Server& server, Service& service, const Model& model) {
 
 void serve(const std::vector<std::string>& files) {
   if (files.size() != 1) throw UsageError("serve takes MODEL");
-  if (FLAGS_deadline_ms < 1 || FLAGS_connections < 1 || FLAGS_batch_rows < 1 ||
-      FLAGS_waiting_rows < 1) {
-    throw UsageError(
-        "--deadline_ms, --connections, --batch_rows and --waiting_rows must be at least 1");
-  }
+  check_flag("deadline_ms", FLAGS_deadline_ms >= 1, "at least 1");
+  check_flag("connections", FLAGS_connections >= 1, "at least 1");
+  check_flag("batch_rows", FLAGS_batch_rows >= 1, "at least 1");
+  check_flag("waiting_rows", FLAGS_waiting_rows >= 1, "at least 1");
+  check_flag("port", FLAGS_port >= 0 && FLAGS_port <= 65535, "in [0, 65535]");
+  check_threads();
   // Before any thread starts, so that all leave these signals to the one that waits for them.
   sigset_t stop_signals;
   sigemptyset(&stop_signals);

@@ -1,6 +1,5 @@
 // motley-wide train. Started by motley-run, it runs data-parallel.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 
@@ -16,7 +15,6 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/device.h"
 #include "comm/error.h"
 #include "comm/options.h"
 #include "comm/status_signal.h"
@@ -26,95 +24,15 @@
 #include "wide/cli/commands.h"
 #include "wide/cli/flags.h"
 #include "wide/cli/progress.h"
+#include "wide/cli/train_flags.h"
 #include "wide/cli/train_from_disk.h"
 #include "wide/cli/train_sharded.h"
 #include "wide/file/whole_file.h"
 #include "wide/report.h"
 #include "wide/trainer.h"
 
-DEFINE_string(model, "fm", "lr, svm, fm, ffm or fwfm");
-DEFINE_int32(k, 8, "factors");
-DEFINE_string(loss, "", "logistic, squared, hinge or squared_hinge");
-DEFINE_string(optimizer, "adagrad", "sgd, adagrad, ftrl or adam");
-DEFINE_bool(deterministic, false, "the same bits on any number of threads");
-DEFINE_string(device, "cpu", "cpu, or cuda: the current CUDA device trains");
-DEFINE_int32(epochs, 0, "passes over the data, at most; 0: 100 with a validation file, else 20");
-DEFINE_double(lr, -1, "learning rate; below 0: one that suits the model");
-DEFINE_double(l1, 0, "L1 of linear weights");
-DEFINE_double(l2, 2e-5, "L2 of linear weights");
-DEFINE_double(l1_factors, 0, "L1 of factors");
-DEFINE_double(lr_factors, -1, "learning rate of factors; below 0: that of --lr, or a good one");
-DEFINE_double(prior, -1, "precision of the prior on factors; below 0: one that suits the model");
-DEFINE_double(average, -1, "what an epoch counts in the average of states; below 0: by model");
-DEFINE_double(l2_factors, -1, "L2 of factors; below 0: one that suits the model");
-DEFINE_double(init_scale, -1, "size of the factors' initial values; below 0: the kind's own");
-DEFINE_uint64(batch, 1, "rows per update");
-DEFINE_uint64(seed, 1, "of initial values and shuffles");
-DEFINE_bool(normalise, true, "divide each row by its norm");
-DEFINE_string(validate, "", "file for the log loss after each epoch and the early stop");
-DEFINE_int32(patience, 3, "epochs without a better validation loss before the early stop");
-DEFINE_string(sync, "all_reduce", "a method of runtime/synchronizer.h");
-DEFINE_int32(group_size, 2, "workers in a partial-reduce group");
-DEFINE_uint64(sync_rows, 0, "rows of a worker between two averages");
-DEFINE_string(initial_model, "", "model to go on from");
-DEFINE_double(holdout, 0, "last share of TRAIN to validate by");
-DEFINE_int32(folds, 0, "parts of a cross-validation");
-DEFINE_bool(online, false, "one pass over data of any size, in its order");
-DEFINE_uint64(online_rows, 200'000, "rows read, learnt and saved at a time");
-DEFINE_double(positive_weight, 1, "weight of rows with label 1");
-DEFINE_double(negative_rate, 1, "share of rows with label 0 to keep");
-DEFINE_string(report, "", "page of HTML to write");
-
 namespace motley::wide {
 namespace {
-
-Processor processor_flag() {
-  if (FLAGS_device != "cpu" && FLAGS_device != "cuda")
-    throw UsageError(fmt::format("--device is \"{}\". Use cpu or cuda", FLAGS_device));
-  if (FLAGS_device == "cpu") return Processor::kCpu;
-  if (device_count() == 0)  // before files are read
-    throw UsageError("--device is cuda, but this process has no CUDA device. Use cpu");
-  return Processor::kCuda;
-}
-
-TrainOptions train_options(int rank, int size) try {
-  TrainOptions o;
-  o.model.kind = model_kind(FLAGS_model);
-  o.model.factors = FLAGS_k;
-  o.model.loss = FLAGS_loss.empty() ? default_loss(o.model.kind) : loss_kind(FLAGS_loss);
-  o.model.optimizer = optimizer_kind(FLAGS_optimizer);
-  o.model.init_scale = static_cast<float>(FLAGS_init_scale);
-  o.model.normalisation = FLAGS_normalise ? Normalisation::kInstance : Normalisation::kNone;
-  o.epochs = FLAGS_epochs;
-  o.learning_rate = static_cast<float>(FLAGS_lr);
-  o.learning_rate_factors = static_cast<float>(FLAGS_lr_factors);
-  o.prior_factors = static_cast<float>(FLAGS_prior);
-  o.average = static_cast<float>(FLAGS_average);
-  o.l1 = static_cast<float>(FLAGS_l1);
-  o.l1_factors = static_cast<float>(FLAGS_l1_factors);
-  o.l2 = static_cast<float>(FLAGS_l2);
-  o.l2_factors = static_cast<float>(FLAGS_l2_factors);
-  o.batch_rows = FLAGS_deterministic && FLAGS_batch <= 1 ? 128 : FLAGS_batch;
-  o.threads = FLAGS_threads;
-  o.processor = processor_flag();
-  o.seed = FLAGS_seed;
-  o.patience = FLAGS_patience;
-  o.positive_weight = static_cast<float>(FLAGS_positive_weight);
-  o.negative_rate = static_cast<float>(FLAGS_negative_rate);
-  o.rank = rank;
-  o.size = size;
-  // A worker on its own needs steps for its progress line only.
-  const std::size_t rows = FLAGS_sync_rows != 0 ? FLAGS_sync_rows : size > 1 ? 500 : 100'000;
-  const bool whole_epochs =  // as the state goes to a device and back in every step
-      o.processor == Processor::kCuda && FLAGS_sync_rows == 0 && size == 1;
-  const std::size_t batch = std::max<std::size_t>(o.batch_rows, 1);
-  o.sync_rows = whole_epochs ? 0 : (rows + batch - 1) / batch * batch;
-  if (shards_by_flag()) settle_shard_flags(o);
-  check(o);
-  return o;
-} catch (const Error& error) {
-  throw UsageError(error.what());
-}
 
 void print_epoch(const EpochReport& report, Loss loss) {
   std::string line = fmt::format("epoch {:3}  train loss {:.6f}", report.epoch, report.train_loss);
@@ -138,29 +56,6 @@ Options job_options() {
   return options;
 }
 
-// Flags that say what the initial model says already.
-void check_initial(const Model& model) {
-  const ModelOptions& o = model.options();
-  const struct {
-    const char* flag;
-    std::string given;
-    std::string known;
-  } cases[] = {{"model", FLAGS_model, name(o.kind)},
-               {"loss", FLAGS_loss, name(o.loss)},
-               {"optimizer", FLAGS_optimizer, name(o.optimizer)},
-               {"k", fmt::format("{}", FLAGS_k), fmt::format("{}", o.factors)}};
-  for (const auto& c : cases) {
-    if (gflags::GetCommandLineFlagInfoOrDie(c.flag).is_default || c.given == c.known) continue;
-    throw UsageError(fmt::format("--{} is {}, but the initial model has {}. Leave the flag out",
-                                 c.flag, c.given, c.known));
-  }
-}
-
-std::string output_of(const std::string& files) {
-  if (!FLAGS_output.empty()) return FLAGS_output;
-  return file_name(files.substr(0, files.find(','))) + ".model";
-}
-
 // What a run trains on and from.
 struct Inputs {
   std::optional<Model> initial;
@@ -169,8 +64,7 @@ struct Inputs {
   std::unordered_map<std::uint32_t, std::string> names;  // of hashed features, for the report
 };
 
-Inputs read_inputs(const std::string& train_files, const std::string& valid_files, ModelKind kind,
-                   Loss loss) {
+Inputs read_inputs(const TrainFiles& files, ModelKind kind, Loss loss) {
   Inputs in;
   if (!FLAGS_initial_model.empty()) {
     in.initial = Model::load(FLAGS_initial_model);
@@ -182,17 +76,21 @@ Inputs read_inputs(const std::string& train_files, const std::string& valid_file
                          : read_options(labels_for(loss));
   read.names = !FLAGS_report.empty();
   read.fields = has_fields(in.initial ? in.initial->options().kind : kind);
-  in.train = read_data(train_files, read);
+  in.train = read_data(files.train, read);
   in.names = std::move(in.train.names);
   in.train.names.clear();
-  if (!valid_files.empty()) {
+  if (!files.valid.empty()) {
     // By the columns of the training file, wherever they stand.
-    in.valid = read_data(valid_files, alike(in.train.recipe, read), Weights::kNone);
+    in.valid = read_data(files.valid, alike(in.train.recipe, read), Weights::kNone);
     in.valid->names.clear();
   }
   if (FLAGS_holdout > 0) {
     const auto kept =
         static_cast<std::size_t>(static_cast<double>(in.train.rows()) * (1 - FLAGS_holdout));
+    if (kept == 0) {
+      throw UsageError(fmt::format("--holdout is {}, which leaves none of {} rows to train on",
+                                   FLAGS_holdout, in.train.rows()));
+    }
     std::vector<std::uint64_t> rows(in.train.rows());
     std::iota(rows.begin(), rows.end(), std::uint64_t{0});
     in.valid = rows_of(in.train, std::span(rows).subspan(kept));
@@ -243,7 +141,7 @@ void cross_validate_and_print(const Inputs& in, const TrainOptions& options) {
 
 // One pass over data of any size: each part is learnt row by row, in its order, and the model
 // saved.
-void train_online(const std::string& files, TrainOptions options) {
+void train_online(const TrainFiles& files, TrainOptions options) {
   std::optional<Model> model;
   ReadOptions read = read_options(labels_for(options.model.loss));
   if (!FLAGS_initial_model.empty()) {
@@ -252,13 +150,12 @@ void train_online(const std::string& files, TrainOptions options) {
     read = read_options(*model, labels_for(model->options().loss));
   }
   read.fields = has_fields(model ? model->options().kind : options.model.kind);
-  const std::string output = output_of(files == "-" ? "online" : files);
   options.epochs = 1;
   options.shuffles = false;
   options.sync_rows = 0;
   options.prior_factors = 0;  // which would wear away what is rarely seen, part by part
   options.average = 0;
-  RowStream stream(split_files(files), read);
+  RowStream stream(split_files(files.train), read);
   double loss = 0;
   double rows = 0;
   while (std::optional<Dataset> part = stream.next(FLAGS_online_rows)) {
@@ -270,7 +167,7 @@ void train_online(const std::string& files, TrainOptions options) {
     loss += n * run.reports().back().train_loss;
     rows += n;
     model = std::move(run.model());
-    model->save(output);
+    model->save(files.output);
     if (!FLAGS_quiet) {
       fmt::print(
           "{:.0f} rows  loss of these {:.6f}, of all {:.6f}, each before it was learnt; {} "
@@ -279,9 +176,9 @@ void train_online(const std::string& files, TrainOptions options) {
       std::fflush(stdout);
     }
   }
-  if (rows == 0) throw Error(ErrorCode::kInvalid, files + ": holds no rows");
+  if (rows == 0) throw Error(ErrorCode::kInvalid, files.train + ": holds no rows");
   print_result(fmt::format("progressive loss {:.6f} of {:.0f} rows, saved to {}", loss / rows, rows,
-                           output));
+                           files.output));
 }
 
 void print_outcome(const TrainingRun& run, const std::string& output) {
@@ -295,41 +192,10 @@ void print_outcome(const TrainingRun& run, const std::string& output) {
   print_result(fmt::format("{} features, saved to {}", run.model().layout().slots, output));
 }
 
-void check_ways(const std::vector<std::string>& files) {
-  if (files.empty() || files.size() > 2 || (files.size() == 2 && !FLAGS_validate.empty())) {
-    throw UsageError(
-        "train takes TRAIN and at most one VALIDATION; several files have commas "
-        "between them");
-  }
-  if (!(FLAGS_holdout >= 0 && FLAGS_holdout < 1)) {
-    throw UsageError(fmt::format("--holdout is {}, but must be in [0, 1)", FLAGS_holdout));
-  }
-  const bool validates = files.size() == 2 || !FLAGS_validate.empty();
-  const int ways = (validates ? 1 : 0) + (FLAGS_holdout > 0 ? 1 : 0) + (FLAGS_folds > 0 ? 1 : 0) +
-                   (FLAGS_online ? 1 : 0);
-  const int others = (FLAGS_folds > 0 ? 1 : 0) + (FLAGS_online ? 1 : 0);
-  if (others + (shards_by_flag() ? 1 : 0) + (from_disk_by_flag() ? 1 : 0) > 1)
-    throw UsageError("--shard, --disk, --folds and --online exclude each other");
-  if (from_disk_by_flag()) check_disk_flags();
-  if (ways > 1) {
-    throw UsageError("VALIDATION, --holdout, --folds and --online exclude each other");
-  }
-  std::vector<std::string> methods = runtime::synchronizer_names();
-  std::erase(methods, "none");  // would leave each worker with a model of its own rows
-  if (std::ranges::find(methods, FLAGS_sync) == methods.end()) {
-    throw UsageError(
-        fmt::format("--sync is \"{}\". Use one of {}", FLAGS_sync, fmt::join(methods, ", ")));
-  }
-  if (FLAGS_folds > 0 && (!FLAGS_initial_model.empty() || !FLAGS_report.empty())) {
-    throw UsageError("--folds makes no model: it takes neither --initial_model nor --report");
-  }
-}
-
 }  // namespace
 
-void train(const std::vector<std::string>& files) {
-  check_ways(files);
-  const std::string valid_path = files.size() == 2 ? files[1] : FLAGS_validate;
+void train(const std::vector<std::string>& arguments) {
+  const TrainFiles files = train_files(arguments);
   Communicator comm = Communicator::join(job_options());
   const StatusSignal status(comm, [](const std::string& text) { fmt::print(stderr, "{}", text); });
   const bool first = comm.rank() == 0;
@@ -345,16 +211,13 @@ void train(const std::vector<std::string>& files) {
   if ((FLAGS_online || FLAGS_folds > 0 || from_disk_by_flag()) && comm.size() > 1) {
     throw UsageError("--online, --folds and --disk run on one worker");
   }
-  if (FLAGS_online) return train_online(files[0], options);
+  if (FLAGS_online) return train_online(files, options);
   if (from_disk_by_flag()) {
-    return train_from_disk(comm.clock(),
-                           {.train = files[0], .valid = valid_path, .output = output_of(files[0])},
-                           options);
+    return train_from_disk(comm.clock(), files, options);
   }
-  Inputs in = read_inputs(files[0], valid_path, options.model.kind, options.model.loss);
+  Inputs in = read_inputs(files, options.model.kind, options.model.loss);
   if (shards_by_flag()) {
-    return train_sharded(comm, std::move(in.train), std::move(in.valid), options,
-                         output_of(files[0]));
+    return train_sharded(comm, std::move(in.train), std::move(in.valid), options, files.output);
   }
   if (FLAGS_folds > 0) return cross_validate_and_print(in, options);
   TrainingRun run =
@@ -379,11 +242,11 @@ void train(const std::vector<std::string>& files) {
   trainer.run(run.state(), step);
   progress.clear();
   if (comm.rank() != finished.front()) return;
-  const std::string output = output_of(files[0]);
-  run.model().save(output);
-  write_report(run, in,
-               fmt::format("{} on {}", output, valid_path.empty() ? files[0] : valid_path));
-  print_outcome(run, output);
+  run.model().save(files.output);
+  write_report(
+      run, in,
+      fmt::format("{} on {}", files.output, files.valid.empty() ? files.train : files.valid));
+  print_outcome(run, files.output);
 }
 
 }  // namespace motley::wide

@@ -13,11 +13,10 @@
 
 DEFINE_bool(disk, false, "train from disk, on data larger than memory");
 DEFINE_uint64(disk_rows, 100'000, "rows read at a time");
-DECLARE_string(initial_model);
-DECLARE_string(report);
+DECLARE_double(prior);
+DECLARE_double(average);
 DECLARE_double(positive_weight);
 DECLARE_double(negative_rate);
-DECLARE_double(holdout);
 DECLARE_string(device);
 
 namespace motley::wide {
@@ -27,14 +26,15 @@ bool from_disk_by_flag() { return FLAGS_disk; }
 void check_disk_flags() {
   if (FLAGS_disk_rows < 1) throw UsageError("--disk_rows is 0, but must be at least 1");
   if (!FLAGS_initial_model.empty() || !FLAGS_report.empty() || FLAGS_holdout > 0 ||
-      FLAGS_positive_weight != 1 || FLAGS_negative_rate != 1 || FLAGS_device != "cpu") {
+      FLAGS_positive_weight != 1 || FLAGS_negative_rate != 1 || FLAGS_device != "cpu" ||
+      FLAGS_prior > 0 || FLAGS_average > 0) {
     throw UsageError(
         "--disk takes none of --initial_model, --report, --holdout, --positive_weight, "
-        "--negative_rate and --device");
+        "--negative_rate, --device, --prior and --average");
   }
 }
 
-void train_from_disk(Clock& clock, const DiskFiles& files, const TrainOptions& options) {
+void train_from_disk(Clock& clock, const TrainFiles& files, const TrainOptions& options) {
   ReadOptions read = read_options(labels_for(options.model.loss));
   read.fields = has_fields(options.model.kind);
   DiskRows rows(split_files(files.train), files.output + ".parts",

@@ -9,6 +9,7 @@
 #include "wide/cli/command_line.h"
 #include "wide/cli/commands.h"
 #include "wide/cli/flags.h"
+#include "wide/cli/outputs.h"
 #include "wide/file/whole_file.h"
 #include "wide/report.h"
 #include "wide/slices.h"
@@ -17,9 +18,19 @@ DEFINE_string(by, "", "field whose values part the rows");
 DECLARE_string(report);
 
 namespace motley::wide {
+namespace {
+
+std::vector<std::string> inputs_with(const std::string& model, const std::string& data) {
+  std::vector<std::string> inputs = inputs_of(data);
+  inputs.push_back(model);
+  return inputs;
+}
+
+}  // namespace
 
 void predict(const std::vector<std::string>& files) {
   if (files.size() != 2) throw UsageError("predict takes MODEL and DATA");
+  check_outputs({{"output", FLAGS_output}}, inputs_with(files[0], files[1]));
   const Model model = Model::load(files[0]);
   ReadOptions read = read_options(model, Labels::kOptional);
   read.fields = has_fields(model.options().kind);
@@ -35,6 +46,7 @@ void predict(const std::vector<std::string>& files) {
 
 void eval(const std::vector<std::string>& files) {
   if (files.size() != 2) throw UsageError("eval takes MODEL and DATA");
+  check_outputs({{"report", FLAGS_report}}, inputs_with(files[0], files[1]));
   const Model model = Model::load(files[0]);
   const Loss loss = model.options().loss;
   const bool pages = !FLAGS_by.empty() || !FLAGS_report.empty();

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <string>
 
 #include "comm/error.h"
 
@@ -16,6 +17,20 @@ std::uint32_t crc_on(std::uint32_t crc, const void* data, std::size_t n) {
   return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), n));
 }
 
+struct Names {
+  std::string last;   // in the end
+  std::string fresh;  // and until then
+  bool replaces;
+};
+
+Names names_of(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, none);
+  const bool replaces = !std::filesystem::exists(path, none) || is_regular_file(target, none);
+  const std::string last = target.empty() ? path : target.string();
+  return {last, replaces ? last + ".tmp" : path, replaces};
+}
+
 OpenFile open(const std::string& path, const char* mode) {
   OpenFile file(std::fopen(path.c_str(), mode));
   if (file == nullptr) throw_errno("open " + path);
@@ -25,13 +40,28 @@ OpenFile open(const std::string& path, const char* mode) {
 }  // namespace
 
 WholeFile::WholeFile(const std::string& path) {
-  std::error_code none;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(path, none);
-  replaces_ = !std::filesystem::exists(path, none) || is_regular_file(target, none);
-  last_ = none ? path : target.string();
-  fresh_ = replaces_ ? last_ + ".tmp" : path;
+  const Names names = names_of(path);
+  last_ = names.last;
+  fresh_ = names.fresh;
+  replaces_ = names.replaces;
   file_ = open(fresh_, "wb");
 }
+
+void WholeFile::check(const std::string& path) {
+  const Names names = names_of(path);
+  for (const std::string& name : {names.last, names.fresh}) {
+    if (std::error_code none; std::filesystem::is_directory(name, none)) {
+      throw Error(ErrorCode::kIo, name + " is a folder, not a file that can be written");
+    }
+  }
+  if (access(names.fresh.c_str(), W_OK) == 0) return;
+  if (errno != ENOENT) throw_errno("write " + path);
+  std::string folder = std::filesystem::path(names.fresh).parent_path().string();
+  if (folder.empty()) folder = ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0) throw_errno("write " + path);
+}
+
+std::string WholeFile::name_until_whole(const std::string& path) { return names_of(path).fresh; }
 
 WholeFile::~WholeFile() {
   if (file_ == nullptr) return;

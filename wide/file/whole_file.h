@@ -31,6 +31,10 @@ class WholeFile {
   // Of all that was put so far, as zlib has it.
   std::uint32_t crc() const noexcept { return crc_; }
 
+  // Throws kIo if the system would not let a file of this name be written. Leaves all as it is.
+  static void check(const std::string& path);
+  static std::string name_until_whole(const std::string& path);
+
  private:
   std::string last_;   // the name in the end
   std::string fresh_;  // and until then

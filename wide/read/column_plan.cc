@@ -49,21 +49,26 @@ bool is_number(const std::string& cell) {
          parse_number(cell.data(), cell.data() + cell.size(), value) == Number::kOk;
 }
 
-// The column that is the label where nothing says so.
-void name_label(std::vector<SchemaColumn>& columns, Labels labels) {
+std::string names_of(const std::vector<SchemaColumn>& columns) {
+  std::string names;
+  for (const SchemaColumn& column : columns) names += (names.empty() ? "" : ", ") + column.name;
+  return names;
+}
+
+// The column that is the label where nothing says so: one of which `said` says nothing.
+void name_label(std::vector<SchemaColumn>& columns, const std::vector<SchemaColumn>& said,
+                Labels labels) {
   if (has_type(columns, ColumnType::kLabel)) return;
   for (const char* usual : {"label", "click", "clicked", "target", "y"}) {
     for (SchemaColumn& column : columns) {
-      if (lower(column.name) != usual) continue;
+      if (lower(column.name) != usual || find(said, column.name) != nullptr) continue;
       column.type = ColumnType::kLabel;
       return;
     }
   }
   if (labels == Labels::kOptional) return;
-  std::string names;
-  for (const SchemaColumn& column : columns) names += (names.empty() ? "" : ", ") + column.name;
-  fail(
-      fmt::format("no column is the label. Say which by --schema NAME:label; there are {}", names));
+  fail(fmt::format("no column is the label. Say which by --schema NAME:label; there are {}",
+                   names_of(columns)));
 }
 
 // Columns of a file with a header, by their order in it.
@@ -85,15 +90,19 @@ std::vector<SchemaColumn> by_header(const Schema& schema, const std::vector<std:
                         !(labels == Labels::kOptional &&
                           (said.type == ColumnType::kLabel || said.type == ColumnType::kWeight));
     if (!needed || find(columns, said.name) != nullptr) continue;
-    fail(fmt::format("the header has no column \"{}\" of the schema", said.name));
+    fail(fmt::format("the header has no column \"{}\" of the schema; it has {}", said.name,
+                     names_of(columns)));
   }
-  name_label(columns, labels);
+  name_label(columns, schema.columns, labels);
   return columns;
 }
 
 // Columns of a file without, as the schema has them.
 std::vector<SchemaColumn> by_place(const Schema& schema, const std::vector<std::string>& first,
                                    Labels labels) {
+  if (first.size() == 1 && first[0].find(':') != std::string::npos) {
+    fail("the first line has no columns, but INDEX:VALUE. Leave --schema out, or name --delimiter");
+  }
   std::vector<SchemaColumn> columns = schema.columns;
   std::erase_if(columns, [](const SchemaColumn& column) { return column.name == "*"; });
   if (columns.empty()) {
@@ -108,10 +117,17 @@ std::vector<SchemaColumn> by_place(const Schema& schema, const std::vector<std::
     });
   }
   if (columns.size() != first.size()) {
+    const std::string what = first.size() == 1 ? "1 cell" : fmt::format("{} cells", first.size());
+    if (std::none_of(first.begin(), first.end(), is_number)) {
+      fail(
+          fmt::format("the first line, {}, names no column of the schema, which has {}. Correct "
+                      "the names, or name all columns",
+                      what, names_of(columns)));
+    }
     fail(
-        fmt::format("the first line has {} cells and none of the names of the schema, which has "
-                    "{} columns",
-                    first.size(), columns.size()));
+        fmt::format("the first line has {}, but the schema names {} columns ({}), and a file "
+                    "without a header needs all of them",
+                    what, columns.size(), names_of(columns)));
   }
   if (labels != Labels::kOptional && !has_type(columns, ColumnType::kLabel)) {
     fail("no column of the schema is the label. Add NAME:label");

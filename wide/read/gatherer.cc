@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/option_error.h"
 #include "wide/read/columns.h"
 #include "wide/read/tokens.h"
 
@@ -22,8 +23,7 @@ std::uint64_t memory_bytes() {
 void check(const ReadOptions& options) {
   const auto require = [](bool holds, const char* option, int value, const char* range) {
     if (holds) return;
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("read: {} is {}, but must be {}", option, value, range));
+    throw OptionError("read", option, fmt::format("is {}, but must be {}", value, range));
   };
   require(options.bits >= 0 && options.bits <= 32, "bits", options.bits, "in [0, 32]");
   require(options.threads >= 1 && options.threads <= 1024, "threads", options.threads,
@@ -95,6 +95,10 @@ void Gatherer::choose_format(std::string_view first_line) {
   if (options_.delimiter != 0) schema_.delimiter = options_.delimiter;
   if (options_.bits != 0) schema_.bits = options_.bits;
   if (format == Format::kLibsvm || format == Format::kLibffm) {
+    if (!options_.columns.empty())
+      throw Error(ErrorCode::kInvalid, fmt::format("{}: --schema is of columns, of which {} has "
+                                                   "none. Leave it out",
+                                                   name_, name(format)));
     schema_.columns.clear();
     use_tokens(format);
   }

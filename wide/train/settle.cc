@@ -1,5 +1,7 @@
 #include "wide/train/settle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/option_error.h"
 
 namespace motley::wide {
 namespace {
@@ -25,7 +28,8 @@ Dataset chosen(Dataset train, const TrainOptions& o) {
       if (train.labels[r] > 0 || drawn < static_cast<double>(o.negative_rate)) kept.push_back(r);
     }
     if (kept.empty()) {
-      throw Error(ErrorCode::kInvalid, "train: negative_rate leaves no rows. Raise it");
+      throw OptionError("train", "negative_rate",
+                        fmt::format("is {}, which leaves no rows. Raise it", o.negative_rate));
     }
     train = rows_of(train, kept);
   }
