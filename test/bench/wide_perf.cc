@@ -1,6 +1,7 @@
 // How fast wide models train, beside other programs and beside what memory allows.
 //
-//   krows/s      thousand rows in a second of an epoch, reading left out: the best of all rounds
+//   krows/s      thousand rows in a second of an epoch, reading left out: the mean of a run's
+//                epochs, of the best of all rounds
 //   per CPU-s    thousand rows in a second of processor time, times the threads: what it would be
 //                on a machine that does nothing else
 //   limit        thousand rows a second that memory allows, if each feature's weights were read and
@@ -10,7 +11,9 @@
 //   times        ours by the peer's, at the thread count where the peer is better, by CPU time, too
 //
 // Peers run in turns with ours. Their epoch is the difference of a long and a short run, by the
-// number of epochs between. --threads that share cores with others' work tell little by the clock.
+// number of epochs between; a run before these is not counted, as it makes the files that they read
+// afterwards instead of text. --threads that share cores with others' work tell little by the
+// clock.
 //
 //   wide_perf --train rows.ffm --versus --libffm=path/of/ffm-train --xlearn=python3 --vw=python3
 #include <fmt/format.h>
@@ -98,20 +101,21 @@ struct Ours {
   TableShape table;
 };
 
-// The best epoch of a run, but the first, which touches memory for the first time.
+// The mean epoch of a run, but the first, which touches memory for the first time, as that of peers
+// is the mean of all but one.
 Ours our_cost(const Dataset& data, const Work& work) {
   TrainOptions options{.epochs = work.epochs + 1, .threads = work.threads};
   options.model.kind = model_kind(work.model);
   options.model.factors = std::max(work.factors, 1);
   TrainingRun run(data, std::nullopt, options);
-  Ours ours;
-  for (int epoch = 0;; ++epoch) {
-    const auto begin = std::chrono::steady_clock::now();
-    const double processor = processor_seconds();
-    if (!run.next_step()) break;
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-    if (epoch > 0) keep_best(ours.cost, {wall.count(), processor_seconds() - processor});
+  run.next_step();
+  const auto begin = std::chrono::steady_clock::now();
+  const double processor = processor_seconds();
+  while (run.next_step()) {
   }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  Ours ours;
+  ours.cost = {wall.count() / work.epochs, (processor_seconds() - processor) / work.epochs};
   const Layout& layout = run.model().layout();
   const std::size_t bytes =
       sizeof(float) * (layout.width > 0 ? layout.factors_stride() : layout.linear_stride());
@@ -182,7 +186,10 @@ int run() {
   if (FLAGS_versus) {
     if (FLAGS_train.empty()) throw std::invalid_argument("--versus needs a file by --train");
     if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder " + folder);
-    files = write_training_files(FLAGS_train, folder);
+    const std::vector<std::string> models = split(FLAGS_models);
+    const bool fields = std::ranges::all_of(
+        models, [](const std::string& model) { return model.starts_with("ffm"); });
+    files = write_training_files(FLAGS_train, folder, fields ? Forms::kFields : Forms::kAll);
     peers = find_peers(missing);
     for (const std::string& peer : missing) fmt::print("not run, so not beaten: {}\n", peer);
   }

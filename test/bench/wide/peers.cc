@@ -125,7 +125,7 @@ bool runs(const std::vector<std::string>& command, const std::string& folder) {
 
 }  // namespace
 
-TrainingFiles write_training_files(const std::string& ffm, const std::string& folder) {
+TrainingFiles write_training_files(const std::string& ffm, const std::string& folder, Forms forms) {
   TrainingFiles files{.folder = folder,
                       .ffm = folder + "/train.ffm",
                       .svm = folder + "/train.svm",
@@ -134,6 +134,8 @@ TrainingFiles write_training_files(const std::string& ffm, const std::string& fo
   std::ofstream copy(files.ffm), svm(files.svm), vw(files.vw), one(folder + "/one.svm");
   std::size_t rows = 0;
   for (std::string line; std::getline(in, line); ++rows) {
+    copy << line << '\n';  // beside which xLearn writes a cache
+    if (forms == Forms::kFields) continue;
     std::istringstream words(line);
     std::string label, word;
     words >> label;
@@ -147,7 +149,6 @@ TrainingFiles write_training_files(const std::string& ffm, const std::string& fo
       features += " " + feature;
       names += " " + std::to_string(index);
     }
-    copy << line << '\n';  // beside which xLearn writes a cache
     svm << label << features << '\n';
     vw << (label == "1" ? "1" : "-1") << " |f" << names << '\n';
     if (rows == 0) one << label << features << '\n';
@@ -186,6 +187,8 @@ bool PeerRuns::add(const Peer& peer, Work work, const TrainingFiles& files) {
   work.epochs = 1;
   const auto short_command = peer.command(work, files);
   if (short_command.empty()) return false;
+  // Of the first run some make a file of their own, which all others read instead of the text.
+  if (!short_run_) timed_run(short_command, files.folder);
   const TimedRun one = timed_run(short_command, files.folder);
   work.epochs = epochs;
   const TimedRun many = timed_run(peer.command(work, files), files.folder);

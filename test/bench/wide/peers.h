@@ -17,8 +17,9 @@ struct TrainingFiles {
   std::string svm;
   std::string vw;
 };
-// Writes what is not libffm into `folder`, from the libffm file `ffm`.
-TrainingFiles write_training_files(const std::string& ffm, const std::string& folder);
+// Writes them into `folder`, from the libffm file `ffm`; kFields: that alone, which is copied.
+enum class Forms { kFields, kAll };
+TrainingFiles write_training_files(const std::string& ffm, const std::string& folder, Forms forms);
 
 struct Work {
   std::string model;  // lr, fm or ffm
@@ -44,7 +45,8 @@ struct Cost {
   double processor = 0;  // processor seconds of it, of all threads
 };
 
-// The quickest of some runs of one epoch, and of some of many.
+// The quickest of some runs of one epoch, and of some of many, which differ in training alone: an
+// uncounted run comes before the first.
 class PeerRuns {
  public:
   // Runs both once more. Returns false where the peer cannot do the work; throws Error where it
