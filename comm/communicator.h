@@ -152,7 +152,7 @@ class Communicator {
 
   // Between two different ranks; CallOptions::group must be null. The k-th send to a rank belongs
   // to its k-th receive from here, of the same count and dtype, whatever else is under way. A send
-  // may complete before the receive is called.
+  // may complete before the receive is called: a mismatch then fails its rank's next call with it.
   [[nodiscard]] Request send(ConstView data, int to, const CallOptions& = {});
   [[nodiscard]] Request recv(View data, int from, const CallOptions& = {});
 

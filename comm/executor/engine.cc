@@ -97,7 +97,9 @@ Request Engine::start(Call call) {
     return begin(*call.team, TeamExecution::part_of(call), [&call] { return call; });
   }
   set_time(call);
-  return take_care_of(std::make_unique<Request::State>(*this, call));
+  Request request = take_care_of(std::make_unique<Request::State>(*this, call));
+  sent_ = sent_ || (call.kind == CallKind::kSendRecv && call.out.data == nullptr);
+  return request;
 }
 
 Request Engine::start(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
@@ -107,7 +109,8 @@ Request Engine::start(Team& team, const TeamCall& part, const std::function<Call
 
 Request Engine::begin(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
   TeamRun& run = team.begin(part);
-  if (run.state == TeamRun::State::kDone) {
+  const bool may_fail = sent_ || watch_.notices().keeps_for(part.id, *part.group);
+  if (run.state == TeamRun::State::kDone && !may_fail) {
     team.end(run);
     watch_.completed_at_once(part);
     return Request();
@@ -142,11 +145,16 @@ void Engine::get_going(Request::State& state) {
   if (auto* const team = state.team()) team->advance();
   calls_.push_back(&state);
   take_news();
+  if (std::exchange(sent_, false)) {  // the receiver may have more to say than its part of this
+    transport_->poll();
+    take_notices();
+  }
   RunningCall& work = state.work();
   watch_.begin(state.watched_, work.call(), work.fingerprint());
   transport_->open(work, work.id(), work.fingerprint());
   fail_if_lost(state, clock_.now());
-  if (const auto told = watch_.notices().take_kept(work.id())) work.fail_told(*told);
+  if (const auto told = watch_.notices().take_kept(work.id(), *work.call().group))
+    work.fail_told(*told);
   if (work.finished()) return;
   if (auto* const execution = state.execution()) {
     execution->start();
@@ -206,23 +214,6 @@ void Engine::look_at_copies() {
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
     if (auto* const execution = state->execution()) execution->look_at_copies(now);
-  }
-}
-
-// What others found concerns the call that it names; if that is complete here, those after it.
-void Engine::take_notices() {
-  for (Notice& notice : watch_.notices().take()) {
-    bool heard = false;
-    for (Request::State* state : calls_) {
-      RunningCall& work = state->work();
-      const CallId id = work.id();
-      if (id.group != notice.call.group || id.number < notice.call.number) continue;
-      if (work.finished() && !work.error()) continue;
-      work.fail_told(notice);
-      heard = true;
-      if (id.number == notice.call.number) break;  // calls stand in the order of their numbers
-    }
-    if (!heard) watch_.notices().keep(std::move(notice));
   }
 }
 

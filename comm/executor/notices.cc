@@ -20,6 +20,11 @@ constexpr unsigned kCodes = static_cast<unsigned>(ErrorCode::kIo) + 1;
 
 }  // namespace
 
+bool concerns(const Notice& notice, const CallId& call, const Group& group) noexcept {
+  if (notice.call.group == call.group) return notice.call.number <= call.number;
+  return notice.call.group.is_pair() && group.contains(notice.from);
+}
+
 std::vector<std::byte> encode(const Notice& notice) {
   const std::size_t blamed = std::min(notice.ranks.size(), kMaxBlamed);
   std::vector<std::byte> out(kHead + 4 * blamed);
@@ -119,9 +124,14 @@ void Notices::keep(Notice notice) {
   if (kept_.size() > kKept) kept_.pop_front();
 }
 
-std::optional<Notice> Notices::take_kept(const CallId& call) {
+bool Notices::keeps_for(const CallId& call, const Group& group) const noexcept {
+  return std::any_of(kept_.begin(), kept_.end(),
+                     [&](const Notice& notice) { return concerns(notice, call, group); });
+}
+
+std::optional<Notice> Notices::take_kept(const CallId& call, const Group& group) {
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Notice& notice) {
-    return notice.call.group == call.group && notice.call.number <= call.number;
+    return concerns(notice, call, group);
   });
   if (found == kept_.end()) return std::nullopt;
   Notice notice = std::move(*found);

@@ -30,6 +30,11 @@ struct Notice {
 
 inline constexpr std::size_t kMaxNoticeBytes = 1024;
 
+// Whether `notice` concerns a call of a group that this rank is in: the call that it is about, a
+// later one of the same group or, as a message may be complete for its sender when the receiver
+// finds that they disagree, any that the receiver takes part in.
+bool concerns(const Notice& notice, const CallId& call, const Group& group) noexcept;
+
 std::vector<std::byte> encode(const Notice& notice);
 // Fills in what the header of the message says. Nothing if `data` is not what encode() gives.
 std::optional<Notice> decode_notice(int from, const CallId& call, ConstBytes data);
@@ -56,8 +61,10 @@ class Notices final : public Sink {
 
   // One that concerns no call under way waits for the next of its group. Few are kept.
   void keep(Notice notice);
-  // What was kept for `call` or for an earlier call of its group, once.
-  std::optional<Notice> take_kept(const CallId& call);
+  // Whether something that was kept concerns `call` of `group`.
+  bool keeps_for(const CallId& call, const Group& group) const noexcept;
+  // The first of that, once.
+  std::optional<Notice> take_kept(const CallId& call, const Group& group);
   // `call` failed here: what others say of it is no news.
   void forget(const CallId& call);
   bool is_news(const CallId& call) const noexcept;

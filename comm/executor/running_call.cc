@@ -73,21 +73,27 @@ void RunningCall::fail_for_all(const Error& error) {
   fail(Error(error.code(), fmt::format("{}: {}", who(), error.what()), error.ranks()));
 }
 
+// Where it is about a message it is news even for a call that is complete here.
 void RunningCall::fail_told(const Notice& notice) {
-  if (finished()) return;
-  const bool earlier = notice.call.number != call_.number;
-  const std::string of_call = earlier ? fmt::format(" in call #{}", notice.call.number) : "";
+  const bool of_message = notice.call.group != id().group;
+  if (error_ || (finished() && !of_message)) return;
+  const bool earlier = of_message || notice.call.number != call_.number;
+  const std::string of_call =
+      earlier ? fmt::format(" in {} #{}{}", of_message ? "message" : "call", notice.call.number,
+                            of_message ? scope_text(notice.call.group) : "")
+              : "";
   const bool disagree = notice.code == ErrorCode::kMismatch;
-  fail(
-      Error(notice.code,
-            fmt::format("{}: rank {} {}{}: {}{}", who(), notice.from,
-                        disagree ? "found a disagreement" : "could not go on", of_call, notice.text,
-                        disagree ? ". All members must make the same call with the same count, "
-                                   "dtype and op."
-                                 : ""),
-            notice.ranks));
-  if (!notice.pass_on) return;
+  error_.emplace(
+      notice.code,
+      fmt::format("{}: rank {} {}{}: {}{}", who(), notice.from,
+                  disagree ? "found a disagreement" : "could not go on", of_call, notice.text,
+                  disagree
+                      ? ". All members must make the same call with the same count, dtype and op."
+                      : ""),
+      notice.ranks);
+  if (!notice.pass_on && !of_message) return;
   notice_ = notice;
+  if (of_message) notice_->call = id();
   notice_->pass_on = false;
 }
 

@@ -197,6 +197,46 @@ TEST_P(Mismatch, Scenario10OfTheOrderOfCallsIsToldToAll) {
   }
 }
 
+// A short message is complete for its sender when the receiver looks: the sender learns it in its
+// next call with that, though the receiver goes on. A long one may fail for both.
+TEST_P(Mismatch, OfTheCountOfAMessageIsToldToItsSenderToo) {
+  for (const std::size_t n : {5, 1'000'000}) {
+    for (const int between : {0, 1}) {
+      SCOPED_TRACE(fmt::format("{} elements, calls between: {}", n, between));
+      const auto all = outcomes(GetParam(), 2, [&](Communicator& comm) {
+        std::vector<float> data(n + static_cast<std::size_t>(comm.rank()));
+        Request sent = comm.rank() == 0 ? comm.send(data, 1) : Request();
+        for (int call = 0; call < between; ++call) comm.barrier().wait();
+        const Outcome received = outcome_of(comm, [&](Communicator&) {
+          if (comm.rank() == 1) comm.recv(data, 0).wait();
+        });
+        sent.wait();
+        if (comm.rank() == 0) return make_call(comm, 3);
+        if (n == 5) (void)outcome_of(comm, [&](Communicator&) { make_call(comm, 3); });
+        throw Error(received.code, received.text, received.ranks);
+      });
+      expect(all, {fmt::format("send_recv of count {} float32", n), " at rank 0", " at rank 1",
+                   fmt::format("send_recv of count {} float32", n + 1)});
+    }
+  }
+}
+
+// Rank 2 had no part in the message, and calls with rank 0, whose next call with rank 1 fails.
+TEST_P(Mismatch, OfTheCountOfAMessageIsToldToAllThatCallWithItsSenderThen) {
+  const auto all = outcomes(GetParam(), 3, [&](Communicator& comm) {
+    std::vector<int> data(5 + static_cast<std::size_t>(comm.rank())), go(1);
+    if (comm.rank() == 0) comm.send(data, 1).wait();
+    if (comm.rank() == 1) {
+      EXPECT_THROW(comm.recv(data, 0).wait(), Error);
+    }
+    if (comm.rank() > 0) comm.send(go, (comm.rank() + 1) % 3).wait();
+    if (comm.rank() != 1) comm.recv(go, (comm.rank() + 2) % 3).wait();
+    make_call(comm, 0);
+    make_call(comm, 3);  // who could complete the other learns it here
+  });
+  expect(all, {"send_recv of count 5 int32", "send_recv of count 6 int32"});
+}
+
 // Other groups and the calls before are not touched by it.
 TEST_P(Mismatch, IsOfItsGroupOnly) {
   const auto all = outcomes(GetParam(), 4, [&](Communicator& comm) {

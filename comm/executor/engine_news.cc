@@ -1,4 +1,5 @@
-// What becomes of calls whose members are gone: dead, or taken out of the group.
+// What becomes of calls by what this rank is told of others: that members are gone, dead or taken
+// out of the group, or what they found.
 #include <utility>
 
 #include "comm/executor/engine.h"
@@ -48,6 +49,35 @@ void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
   const auto dropped = dropped_.find(group.tag().id);
   if (dropped == dropped_.end() || dropped->second.tag < group.tag()) return;
   state.work().fail_lost(dropped->second.rank, "the controller took it out of the group");
+}
+
+void Engine::take_notices() {
+  for (Notice& notice : watch_.notices().take()) {
+    if (!hears(notice)) watch_.notices().keep(std::move(notice));
+  }
+}
+
+// What others found concerns the call that it names; if that is complete here, those after it. Of
+// a message it is enough that one call fails, the first that is found.
+bool Engine::hears(const Notice& notice) {
+  bool heard = false;
+  RunningCall* other = nullptr;  // of another group
+  for (Request::State* state : calls_) {
+    RunningCall& work = state->work();
+    const CallId id = work.id();
+    if (!concerns(notice, id, *work.call().group)) continue;
+    if (id.group != notice.call.group) {
+      if (other == nullptr && !work.error()) other = &work;
+      continue;
+    }
+    if (work.finished() && !work.error()) continue;
+    work.fail_told(notice);
+    heard = true;
+    if (id.number == notice.call.number) break;  // calls stand in the order of their numbers
+  }
+  if (heard || other == nullptr) return heard;
+  other->fail_told(notice);
+  return true;
 }
 
 }  // namespace motley
