@@ -37,7 +37,8 @@ constexpr Point kPoint{.ranks = 2, .bytes = 64 << 20};
 
 TEST(Comparison, TakesTheMedianOfTurnsAndTheLeastOfPeers) {
   Comparison comparison(competitors());
-  for (const double time : {3.0, 9.0, 4.0}) comparison.add(kPoint, kPlainPeer, {0, time, 50});
+  int round = 0;
+  for (const double time : {3.0, 9.0, 4.0}) comparison.add(kPoint, kPlainPeer, {round++, time, 50});
   comparison.add(kPoint, kKeptPeer, {0, 5, 50});
   EXPECT_THAT(comparison.time(kPoint, kPlainPeer), Optional(4.0));
   EXPECT_THAT(comparison.best(kPoint), Optional(std::size_t{kPlainPeer}));
@@ -65,6 +66,38 @@ TEST(Comparison, ComparesTurnsWithLikeProbes) {
   EXPECT_EQ(comparison.ratio(other, kPrivate, kPlainPeer)->value, 1.5);
   EXPECT_FALSE(comparison.ratio(other, kPrivate, kPlainPeer)->alike);
   EXPECT_EQ(comparison.ratio(other, kPrivate, kKeptPeer), std::nullopt);
+}
+
+// The peer lost its core in turn 0, where the processes were as near as ours; in turn 1 it did not.
+TEST(Comparison, LeavesOutTurnsInWhichSomebodyWasHeldUp) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kPrivate, {0, 2, 50});
+  comparison.add(kPoint, kPlainPeer, {0, 4000, 50});
+  EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer)->value, 0.0005) << "all that is known";
+  comparison.add(kPoint, kPrivate, {1, 3, 50});
+  comparison.add(kPoint, kPlainPeer, {1, 4, 50});
+  EXPECT_EQ(comparison.held_up(2, CallKind::kAllReduce, kPlainPeer, 0), 1);
+  EXPECT_EQ(comparison.held_up(2, CallKind::kAllReduce, kPlainPeer, 1), 0);
+  EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer)->value, 0.75);
+  EXPECT_THAT(comparison.time(kPoint, kPlainPeer), Optional(4.0));
+
+  comparison.add(kPoint, kPlainPeer, {0, 8, 50});  // it ran once more
+  EXPECT_EQ(comparison.held_up(2, CallKind::kAllReduce, kPlainPeer, 0), 0);
+  EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer)->value, 0.5) << "of 0.25 and 0.75";
+}
+
+// Of a peer that was held up whenever it ran its samples say so; it is not beaten.
+TEST(Comparison, SaysNothingOfWhoWasAlwaysHeldUp) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kPrivate, {0, 2, 50});
+  comparison.add(kPoint, kPlainPeer, {.round = 0, .time = 4000, .probe_ns = 50, .least = 3});
+  comparison.add(kPoint, kKeptPeer, {0, 40, 50});
+  EXPECT_THAT(comparison.best(kPoint), Optional(std::size_t{kPlainPeer}));
+  EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer), std::nullopt);
+  const Verdict verdict = judge({.ranks = 2, .to = 1 << 30}, comparison);
+  EXPECT_EQ(verdict.points, 1);
+  EXPECT_EQ(verdict.met, 0);
+  EXPECT_EQ(verdict.unknown, 1);
 }
 
 Goal half_of(Goal::Against against) {
@@ -103,9 +136,28 @@ TEST(Goals, MeasureAllocatedBuffersAgainstMemory) {
   goal.buffers = Buffers::kAllocated;
   goal.at_most = 1.5;
   EXPECT_EQ(judge(goal, comparison).met, 0) << "no limit was measured";
-  comparison.set_limit(2, 64 << 20, 3e-3);
+  comparison.add_limit(2, 64 << 20, 1, 3e-3);
+  EXPECT_EQ(judge(goal, comparison).met, 0) << "in another turn";
+  comparison.add_limit(2, 64 << 20, 0, 3e-3);
   EXPECT_EQ(judge(goal, comparison).met, 1);
   EXPECT_EQ(judge(half_of(Goal::Against::kLimit), comparison).points, 0) << "private: not run";
+}
+
+// Memory was measured slower than our call was.
+TEST(Goals, AreNotMetByALimitThatIsNoise) {
+  Comparison comparison(competitors());
+  comparison.add(kPoint, kAllocated, {0, 4e-3, 50});
+  comparison.add_limit(2, 64 << 20, 0, 5e-3);
+  Goal goal = half_of(Goal::Against::kLimit);
+  goal.buffers = Buffers::kAllocated;
+  goal.at_most = 1 / 0.7;
+  EXPECT_EQ(comparison.share(kPoint)->value, std::nullopt);
+  EXPECT_EQ(judge(goal, comparison).met, 0);
+  EXPECT_EQ(judge(goal, comparison).unknown, 1);
+  comparison.add_limit(2, 64 << 20, 0, 2e-3);  // once more in the same turn: memory is faster
+  EXPECT_EQ(comparison.share(kPoint)->noise, 1);
+  EXPECT_NEAR(*comparison.share(kPoint)->value, 0.5, 1e-12);
+  EXPECT_EQ(judge(goal, comparison).met, 0);
 }
 
 // ring and tree take times so like each other that their order is none; direct is slow, and the

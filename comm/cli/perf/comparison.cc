@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
-#include "comm/cli/perf/sampling.h"
-
 namespace motley::perf {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
 
 bool alike(double probe_ns, double other_ns) {
   constexpr double kSpread = 1.5;
@@ -12,7 +16,40 @@ bool alike(double probe_ns, double other_ns) {
 }
 
 void Comparison::add(const Point& point, std::size_t competitor, const Reading& reading) {
-  readings_[point][competitor].push_back(reading);
+  std::vector<Reading>& all = readings_[point][competitor];
+  const auto same = std::find_if(all.begin(), all.end(),
+                                 [&](const Reading& r) { return r.round == reading.round; });
+  if (same == all.end()) {
+    all.push_back(reading);
+  } else if (reading.time < same->time && held_up(point, competitor, *same)) {
+    *same = reading;
+  }
+}
+
+bool Comparison::held_up(const Point& point, std::size_t competitor, const Reading& reading) const {
+  constexpr double kMany = 5;
+  const std::vector<Reading>* const all = readings(point, competitor);
+  double least = reading.least > 0 ? reading.least : reading.time;
+  for (const Reading& other : all != nullptr ? *all : std::vector<Reading>()) {
+    if (alike(other.probe_ns, reading.probe_ns)) least = std::min(least, other.time);
+  }
+  return reading.time > kMany * least;
+}
+
+int Comparison::held_up(int ranks, CallKind kind, std::size_t competitor, int round) const {
+  int count = 0;
+  for (const auto& [point, of_all] : readings_) {
+    const auto found = of_all.find(competitor);
+    if (point.ranks != ranks || point.kind != kind || found == of_all.end()) continue;
+    count += std::any_of(found->second.begin(), found->second.end(), [&](const Reading& reading) {
+      return reading.round == round && held_up(point, competitor, reading);
+    });
+  }
+  return count;
+}
+
+void Comparison::add_limit(int ranks, std::size_t bytes, int round, double time) {
+  limits_[{ranks, bytes}].emplace_back(round, time);
 }
 
 std::vector<Point> Comparison::points() const {
@@ -32,14 +69,32 @@ std::optional<double> Comparison::time(const Point& point, std::size_t competito
   const std::vector<Reading>* const found = readings(point, competitor);
   if (found == nullptr) return std::nullopt;
   std::vector<double> times;
-  for (const Reading& reading : *found) times.push_back(reading.time);
-  return quantile(times, 0.5);
+  for (const Reading& reading : *found) {
+    if (!held_up(point, competitor, reading)) times.push_back(reading.time);
+  }
+  return times.empty() ? std::nullopt : std::optional(median(times));
 }
 
-std::optional<double> Comparison::limit(const Point& point) const {
-  const auto found = limits_.find({point.ranks, point.bytes});
-  if (found == limits_.end()) return std::nullopt;
-  return found->second;
+std::optional<Share> Comparison::share(const Point& point) const {
+  constexpr double kMost = 1.05;  // two measurements of the same speed differ by so much
+  const std::vector<Reading>* const found = readings(point, ours(Buffers::kAllocated));
+  const auto limits = limits_.find({point.ranks, point.bytes});
+  if (found == nullptr || limits == limits_.end()) return std::nullopt;
+  Share result;
+  std::vector<double> shares;
+  for (const Reading& reading : *found) {
+    for (const auto& [round, limit] : limits->second) {
+      if (round != reading.round) continue;
+      const double share = limit / reading.time;
+      if (share > kMost) {
+        ++result.noise;
+      } else {
+        shares.push_back(share);
+      }
+    }
+  }
+  if (!shares.empty()) result.value = median(shares);
+  return result;
 }
 
 std::size_t Comparison::ours(Buffers buffers) const {
@@ -58,10 +113,12 @@ std::optional<std::size_t> Comparison::best(const Point& point, Peers among) con
     if (competitor.ours) continue;
     if (among == Peers::kDefaultHeap && competitor.heap != Heap::kDefault) continue;
     if (among == Peers::kKeptHeap && competitor.heap != Heap::kKept) continue;
-    const auto mine = time(point, i);
-    if (!mine || (result && *mine >= least)) continue;
+    const std::vector<Reading>* const found = readings(point, i);
+    if (found == nullptr) continue;
+    const double mine = time(point, i).value_or(found->front().least);
+    if (result && mine >= least) continue;
     result = i;
-    least = *mine;
+    least = mine;
   }
   return result;
 }
@@ -82,13 +139,14 @@ std::optional<Ratio> Comparison::ratio(const Point& point, std::size_t a, std::s
   std::vector<double> like, unlike;
   for (const Reading& mine : *first) {
     for (const Reading& other : *second) {
-      if (mine.round != other.round) continue;
+      if (mine.round != other.round || held_up(point, a, mine) || held_up(point, b, other))
+        continue;
       (alike(mine.probe_ns, other.probe_ns) ? like : unlike).push_back(mine.time / other.time);
     }
   }
-  if (!like.empty()) return Ratio{quantile(like, 0.5), true};
-  if (!unlike.empty()) return Ratio{quantile(unlike, 0.5), false};
-  return Ratio{*time(point, a) / *time(point, b), false};
+  if (!like.empty()) return Ratio{median(like), true};
+  if (!unlike.empty()) return Ratio{median(unlike), false};
+  return std::nullopt;
 }
 
 }  // namespace motley::perf

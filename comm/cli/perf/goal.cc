@@ -21,18 +21,21 @@ bool speaks_of(const Goal& goal, const Point& point) {
 // The number that at_most is compared with; nothing if the other side was not measured.
 std::optional<double> value(const Goal& goal, const Comparison& comparison, const Point& point) {
   const std::size_t ours = comparison.ours(goal.buffers);
-  const double time = *comparison.time(point, ours);
-  if (goal.against == Against::kMicroseconds) return time * 1e6;
+  if (goal.against == Against::kMicroseconds) {
+    const auto time = comparison.time(point, ours);
+    return time ? std::optional(*time * 1e6) : std::nullopt;
+  }
   if (goal.against == Against::kLimit) {
-    const auto limit = comparison.limit(point);
-    return limit ? std::optional(time / *limit) : std::nullopt;
+    const auto share = comparison.share(point);
+    return share && share->value ? std::optional(1 / *share->value) : std::nullopt;
   }
   const auto among = goal.against == Against::kBest          ? Comparison::Peers::kAll
                      : goal.against == Against::kDefaultHeap ? Comparison::Peers::kDefaultHeap
                                                              : Comparison::Peers::kKeptHeap;
   const auto best = comparison.best(point, among);
   if (!best) return std::nullopt;
-  return comparison.ratio(point, ours, *best)->value;
+  const auto ratio = comparison.ratio(point, ours, *best);
+  return ratio ? std::optional(ratio->value) : std::nullopt;
 }
 
 void note(std::vector<std::string>& names, const std::vector<std::string>& more) {
@@ -118,7 +121,7 @@ const std::vector<Goal>& goals() {
 Verdict judge(const Goal& goal, const Comparison& comparison) {
   Verdict verdict;
   for (const Point& point : comparison.points()) {
-    const bool measured = comparison.time(point, comparison.ours(goal.buffers)).has_value();
+    const bool measured = comparison.ran(point, comparison.ours(goal.buffers));
     if (!measured || !speaks_of(goal, point)) continue;
     ++verdict.points;
     const bool against_peers =
@@ -126,6 +129,7 @@ Verdict judge(const Goal& goal, const Comparison& comparison) {
     const auto open = against_peers ? comparison.not_run(point) : std::vector<std::string>();
     note(verdict.open, open);
     const auto found = value(goal, comparison, point);
+    verdict.unknown += !found;
     if (!found) continue;
     verdict.met += *found <= goal.at_most && open.empty();
     if (*found < verdict.worst) continue;

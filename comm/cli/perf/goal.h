@@ -30,8 +30,9 @@ struct Goal {
 const std::vector<Goal>& goals();
 
 struct Verdict {
-  int points = 0;  // that the goal speaks of and that were measured on our side
-  int met = 0;     // of these
+  int points = 0;   // that the goal speaks of and that were measured on our side
+  int met = 0;      // of these
+  int unknown = 0;  // of these: nothing to compare with, or only what was held up or is noise
   double worst = 0;
   Point worst_point;              // where the value is greatest
   std::vector<std::string> open;  // peers that were not run at some point, so that it is not met

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kSmall = 64 << 10;        // largest size of the blocks of small ones
 constexpr std::size_t kLimitFrom = 16 << 20;    // smallest size that is held against memory
 constexpr std::size_t kMostCopied = 256 << 20;  // a larger copy is no slower per byte
+constexpr int kFewSamples = 9;                  // of which one that was held up may be the median
+constexpr int kRepetitions = 2;                 // of a run in which some cell was held up
 
 struct Block {
   int ranks = 0;
@@ -85,7 +87,6 @@ class Versus {
       fmt::print("not run, so not beaten: {}: {}\n", competitor.name, competitor.missing);
     }
     for (const Block& block : blocks(plan_, options_)) {
-      measure_limits(block);
       for (int round = 0; round < options_.rounds; ++round) take_turn(block, round);
     }
     print_tables(comparison_);
@@ -99,26 +100,37 @@ class Versus {
                size_text(block.sizes.front()), size_text(block.sizes.back()), round + 1,
                options_.rounds);
     for (std::size_t i = 0; i < competitors_.size(); ++i) {
-      if (competitors_[i].missing.empty()) run_competitor(block, round, i);
+      if (!competitors_[i].missing.empty()) continue;
+      run_competitor(block, round, i);
+      for (int more = 0; more < kRepetitions; ++more) {
+        const int held_up = comparison_.held_up(block.ranks, block.kind, i, round);
+        if (held_up == 0) break;
+        fmt::print("  held up at {} of its points, so once more:\n", held_up);
+        run_competitor(block, round, i);
+      }
     }
   }
 
-  void run_competitor(const Block& block, int round, std::size_t competitor) {
+  void run_competitor(const Block& block, int round, std::size_t index) {
+    const Competitor& competitor = competitors_[index];
+    const bool limited = competitor.ours && competitor.buffers == Buffers::kAllocated;
     const ScratchFolder folder;
     const ScratchFolder store;
     const std::string json = folder.path() + "/cells.jsonl";
+    if (limited) measure_limits(block, round);
     const double before = exchange_ns();
     const TimePoint start = Clock::real().now();
-    const std::string failure = run_all(
-        competitors_[competitor].commands(block.ranks, arguments(block, plan_, json), store.path()),
-        options_.block_limit);
+    const std::string failure =
+        run_all(competitor.commands(block.ranks, arguments(block, plan_, json), store.path()),
+                options_.block_limit);
     const double took = to_seconds(Clock::real().now() - start);
     const double after = exchange_ns();
-    const Read read = read_cells(json, block, round, competitor, before, after);
-    if (competitors_[competitor].ours && (!failure.empty() || read.wrong > 0)) ++bad_runs_;
+    if (limited) measure_limits(block, round);
+    const Read read = read_cells(json, block, round, index, before, after);
+    if (competitor.ours && (!failure.empty() || read.wrong > 0)) ++bad_runs_;
     fmt::print("  {:<24} {:>3} cells in {:>6.1f} s, probe {:>4.0f} and {:>4.0f} ns{}{}\n",
-               competitors_[competitor].name, read.cells, took, before, after,
-               failure.empty() ? "" : "; ", failure);
+               competitor.name, read.cells, took, before, after, failure.empty() ? "" : "; ",
+               failure);
     std::fflush(stdout);
   }
 
@@ -142,8 +154,12 @@ class Versus {
       const Point point{block.ranks, block.kind,
                         cell.at("place") == name(Place::kIn) ? Place::kIn : Place::kOut,
                         cell.at("bytes")};
+      const bool few = cell.at("samples") <= kFewSamples;
       comparison_.add(point, competitor,
-                      {round, cell.at("time_us").get<double>() * 1e-6, (before + after) / 2});
+                      {.round = round,
+                       .time = cell.at("time_us").get<double>() * 1e-6,
+                       .probe_ns = (before + after) / 2,
+                       .least = few ? cell.at("least_us").get<double>() * 1e-6 : 0});
       cell.update({{"line", "versus"},
                    {"ranks", block.ranks},
                    {"round", round},
@@ -157,23 +173,24 @@ class Versus {
 
   // Every rank reads its share of all buffers once and writes it once: as much as if it copied its
   // own. The cores share the copying of all ranks.
-  void measure_limits(const Block& block) {
+  void measure_limits(const Block& block, int round) {
     const int processes = std::min(block.ranks, usable_cores());
     for (const std::size_t bytes : block.sizes) {
-      if (bytes < kLimitFrom || comparison_.limit({block.ranks, block.kind, {}, bytes})) continue;
+      if (bytes < kLimitFrom) continue;
       const std::size_t each =
           bytes * static_cast<std::size_t>(block.ranks) / static_cast<std::size_t>(processes);
       const double speed = copy_bandwidth(processes, std::min(each, kMostCopied));
       if (speed == 0) continue;
       const double time = static_cast<double>(each) / speed;
-      comparison_.set_limit(block.ranks, bytes, time);
+      comparison_.add_limit(block.ranks, bytes, round, time);
       fmt::print(
-          "\nmemory: {} at once copy {} each at {:.2f} GB/s: {} ranks need {:.0f} us for {}\n",
+          "  memory: {} at once copy {} each at {:.2f} GB/s: {} ranks need {:.0f} us for {}\n",
           processes, size_text(std::min(each, kMostCopied)), speed * 1e-9, block.ranks, time * 1e6,
           size_text(bytes));
       write({{"line", "limit"},
              {"ranks", block.ranks},
              {"bytes", bytes},
+             {"round", round},
              {"time_us", time * 1e6},
              {"copy_gbs", speed * 1e-9}});
     }
