@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "comm/error.h"
+#include "wide/read/number.h"
 #include "wide/reader.h"
 
 namespace motley::wide {
@@ -143,6 +145,35 @@ TEST(Columns, HashToTheBitsAskedFor) {
 }
 
 // Text and ids of any size become ids; where two hashes meet, values add up.
+// Names are kept by a slower way. Cells of all lengths, of every kind that ends the quick one.
+TEST(Columns, AreTheSameByTheQuickWay) {
+  std::mt19937_64 random(7);
+  std::string text = "y,a,b,c,d:number,e,f\n";
+  for (int row = 0; row < 400; ++row) {
+    text += row % 2 == 0 ? "1" : "0";
+    for (int cell = 0; cell < 6; ++cell) {
+      std::string content = cell == 3 ? std::to_string(row) : "";
+      for (auto n = random() % 20; cell != 3 && n > 0; --n) content += "ab\xe9 z'7|"[random() % 8];
+      text += random() % 9 == 0 ? ",\"" + content + "\"" : "," + content;
+    }
+    text += row % 3 == 0 ? "\r\n" : "\n";
+  }
+  const Dataset quick = parse_text(text, "t");
+  const Dataset slow = parse_text(text, "t", {.names = true});
+  EXPECT_EQ(quick.rows(), 400u);
+  EXPECT_EQ(quick.ids, slow.ids);
+  EXPECT_EQ(quick.fields, slow.fields);
+  EXPECT_EQ(quick.values, slow.values);
+  EXPECT_EQ(quick.row_begin, slow.row_begin);
+}
+
+TEST(Columns, HashShortTextsAlike) {
+  for (std::size_t n = 0; n < 8; ++n) {
+    const std::string text = "q7\xff,z\x01W9";
+    EXPECT_EQ(hash_short(99, load8(text.data()), n), hash_text(99, {text.data(), n})) << n;
+  }
+}
+
 TEST(Columns, HashTokensToo) {
   const Dataset d = parse_text("1 user=7:1 99999999999999999999:2\n0 user=7:3\n", "t",
                                {.bits = 32, .names = true});

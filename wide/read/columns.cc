@@ -18,14 +18,26 @@ constexpr std::uint64_t kTops = 0x8080808080808080u;
 // A bit in the lowest byte of x that is 0 (bits above it mean nothing), or 0.
 std::uint64_t zero_byte(std::uint64_t x) { return (x - kOnes) & ~x & kTops; }
 
+// Finds the ends of cells in words.
+struct Ends {
+  explicit Ends(char delimiter) : delimiters(kOnes * static_cast<unsigned char>(delimiter)) {}
+
+  // 8 times the first place of a delimiter or newline in x, and 7; else 64 or more.
+  int bit(std::uint64_t x) const {
+    constexpr std::uint64_t kNewlines = kOnes * static_cast<unsigned char>('\n');
+    const std::uint64_t found = zero_byte(x ^ delimiters) | zero_byte(x ^ kNewlines);
+    return found == 0 ? 64 : __builtin_ctzll(found);
+  }
+
+  std::uint64_t delimiters;
+};
+
 // The first delimiter or newline from p on; there is a newline.
 const char* cell_end(const char* p, char delimiter) {
-  const std::uint64_t delimiters = kOnes * static_cast<unsigned char>(delimiter);
-  const std::uint64_t newlines = kOnes * static_cast<unsigned char>('\n');
+  const Ends ends(delimiter);
   for (;; p += 8) {
-    const std::uint64_t x = load8(p);
-    const std::uint64_t found = zero_byte(x ^ delimiters) | zero_byte(x ^ newlines);
-    if (found != 0) return p + __builtin_ctzll(found) / 8;
+    const int bit = ends.bit(load8(p));
+    if (bit < 64) return p + bit / 8;
   }
 }
 
@@ -88,6 +100,38 @@ void ColumnParser::parse(std::string_view text, Rows& out) const {
   }
 }
 
+// Takes categories from cell i on, for as long as they are plain, shorter than 16 bytes and not the
+// last of the row. Most cells of most files are: a word or two say where one ends and what it is.
+const char* ColumnParser::add_short_categories(const char* p, std::size_t& i, Rows& out) const {
+  const std::vector<ColumnPlan::Cell>& cells = settings_.plan.cells;
+  const char delimiter = settings_.plan.schema.delimiter;
+  const Ends ends(delimiter);
+  const int bits = settings_.plan.schema.bits;
+  std::uint32_t* const ids = out.ids.data() + out.entries;
+  std::uint32_t* const fields = out.fields.data() + out.entries;
+  float* const values = out.values.data() + out.entries;
+  std::size_t n = 0;
+  for (; i < cells.size() && cells[i].type == ColumnType::kCategory && *p != '"'; ++i, ++n) {
+    const std::uint64_t word = load8(p);
+    auto size = static_cast<std::size_t>(ends.bit(word)) / 8;
+    std::uint64_t hash = 0;
+    if (size < 8) {
+      if (p[size] != delimiter) break;
+      hash = hash_short(cells[i].seed, word, size);
+    } else {
+      size = 8 + static_cast<std::size_t>(ends.bit(load8(p + 8))) / 8;
+      if (size == 16 || p[size] != delimiter) break;
+      hash = hash_text(cells[i].seed, {p, size});
+    }
+    ids[n] = to_bits(hash, bits);
+    fields[n] = cells[i].field;
+    values[n] = 1;
+    p += size + 1;
+  }
+  out.entries += n;
+  return p;
+}
+
 const char* ColumnParser::add_row(const char* p, Rows& out) const {
   const char* const begin = p;
   const auto& cells = settings_.plan.cells;
@@ -95,6 +139,7 @@ const char* ColumnParser::add_row(const char* p, Rows& out) const {
   out.make_room(cells.size(), true);
   std::string unquoted;
   for (std::size_t i = 0;; ++i) {
+    if (!settings_.names) p = add_short_categories(p, i, out);
     const char* const first = p;
     const auto column = static_cast<std::size_t>(first - begin) + 1;
     std::string_view text;

@@ -46,6 +46,7 @@ class ColumnParser final : public TextParser {
 
  private:
   const char* add_row(const char* p, Rows& out) const;
+  const char* add_short_categories(const char* p, std::size_t& i, Rows& out) const;
   void add_cell(const ColumnPlan::Cell& cell, const Place& place, Rows& out) const;
   void add_list(const ColumnPlan::Cell& cell, std::string_view text, Rows& out) const;
   void add_number(const ColumnPlan::Cell& cell, const Place& place, Rows& out) const;

@@ -79,15 +79,25 @@ inline Number parse_number(const char* p, const char* end, double& out) {
   return std::isfinite(out) ? Number::kOk : Number::kNotFinite;
 }
 
+// What hash_text() is made of, in turn.
+inline std::uint64_t hash_begun(std::uint64_t seed, std::size_t n) noexcept {
+  return seed ^ (n * 0x9e3779b97f4a7c15u);
+}
+inline std::uint64_t hash_mixed(std::uint64_t h, std::uint64_t word) noexcept {
+  h = (h ^ word) * 0xbf58476d1ce4e5b9u;
+  return h ^ h >> 32;
+}
+inline std::uint64_t hash_ended(std::uint64_t h) noexcept {
+  h = (h ^ (h >> 29)) * 0x94d049bb133111ebu;
+  return h ^ (h >> 31);
+}
+
 // 64 bits that depend on all of `text` and of `seed`. The same in all versions: models keep ids.
 inline std::uint64_t hash_text(std::uint64_t seed, std::string_view text) noexcept {
   const char* const p = text.data();
   const std::size_t n = text.size();
-  std::uint64_t h = seed ^ (n * 0x9e3779b97f4a7c15u);
-  const auto mix = [&h](std::uint64_t word) {
-    h = (h ^ word) * 0xbf58476d1ce4e5b9u;
-    h ^= h >> 32;
-  };
+  std::uint64_t h = hash_begun(seed, n);
+  const auto mix = [&h](std::uint64_t word) { h = hash_mixed(h, word); };
   const auto load4 = [](const char* from) {
     std::uint32_t x = 0;
     std::memcpy(&x, from, 4);
@@ -105,8 +115,20 @@ inline std::uint64_t hash_text(std::uint64_t seed, std::string_view text) noexce
     };
     mix(byte(0) << 16 | byte(n / 2) << 8 | byte(n - 1));
   }
-  h = (h ^ (h >> 29)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
+  return hash_ended(h);
+}
+
+// hash_text() of the first n < 8 of the bytes in a word, for texts whose lengths nobody can
+// foresee: without a branch.
+inline std::uint64_t hash_short(std::uint64_t seed, std::uint64_t bytes, std::size_t n) noexcept {
+  const auto last4 = static_cast<std::uint32_t>(bytes >> ((8 * n - 32) & 63));
+  const std::uint64_t four = (bytes & 0xffffffffu) << 32 | last4;
+  const std::uint64_t few = (bytes & 0xff) << 16 | (bytes >> (n / 2 * 8) & 0xff) << 8 |
+                            (bytes >> ((8 * n - 8) & 63) & 0xff);
+  const std::uint64_t is_four = std::uint64_t{0} - static_cast<std::uint64_t>(n >= 4);
+  const std::uint64_t begun = hash_begun(seed, n);
+  const std::uint64_t mixed = hash_mixed(begun, (four & is_four) | (few & ~is_four));
+  return hash_ended(n == 0 ? begun : mixed);
 }
 
 inline std::uint32_t to_bits(std::uint64_t hash, int bits) noexcept {
