@@ -1,11 +1,14 @@
 // How fast data sets are read, a thread: text as it is and compressed, columns, and the binary
-// cache, beside how fast the fastest model trains on the same rows.
+// cache, beside how fast the fastest model trains on the same rows, and how fast peers read the
+// text that they train on: those that keep what they have read, by what their first run takes
+// longer.
 //
 //   MB/s         of the file, for compressed text of what it unpacks to, by the clock
 //   per CPU-s    the same in a second of processor time, of all threads
 //   krows/s      thousand rows in a second, by the clock; of training: in an epoch of `lr`
 //
-//   wide_read_perf --train rows.ffm
+//   wide_read_perf --train rows.ffm --versus --libffm=path/of/ffm-train --xlearn=python3
+//   --vw=python3
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 #include <stdlib.h>
@@ -19,7 +22,9 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "test/bench/wide/peers.h"
 #include "wide/cache.h"
 #include "wide/reader.h"
 #include "wide/trainer.h"
@@ -27,14 +32,10 @@
 DEFINE_string(train, "", "libffm file; empty: rows drawn at random, 39 fields");
 DEFINE_int32(threads, 1, "that read");
 DEFINE_int32(rounds, 20, "runs of each, of which the best counts");
+DEFINE_bool(versus, false, "run the peers that there are, three times each");
 
 namespace motley::wide {
 namespace {
-
-struct Cost {
-  double wall = 0;
-  double processor = 0;
-};
 
 double processor_seconds() {
   timespec t{};
@@ -108,6 +109,28 @@ void measure(const std::string& what, const std::string& path, double bytes) {
   print(what, bytes, rows, cost);
 }
 
+void measure_peers(const std::string& ffm, const std::string& folder, double rows) {
+  std::vector<std::string> missing;
+  const std::vector<Peer> peers = find_peers(missing);
+  for (const std::string& peer : missing) fmt::print("not run: {}\n", peer);
+  for (const Peer& peer : peers) {
+    if (peer.keeps.empty()) continue;
+    double bytes = 0;
+    Cost best;
+    for (int round = 0; round < 3; ++round) {
+      const std::string own = fmt::format("{}/{}{}", folder, peer.name, round);
+      std::filesystem::create_directory(own);
+      const TrainingFiles files = write_training_files(ffm, own, Forms::kAll);
+      bytes = static_cast<double>(
+          std::filesystem::file_size(peer.keeps == "ffm" ? files.ffm : files.vw));
+      const Cost cost = reading_cost(peer, files);
+      if (round == 0 || cost.wall < best.wall) best.wall = cost.wall;
+      if (round == 0 || cost.processor < best.processor) best.processor = cost.processor;
+    }
+    print(peer.name + " text", bytes, rows, best);
+  }
+}
+
 void run() {
   std::string folder = std::filesystem::temp_directory_path() / "motley_wide_read_XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder " + folder);
@@ -143,6 +166,7 @@ void run() {
   TrainingRun training(data, std::nullopt, options);
   training.next_step();
   print("an epoch of lr", 0, rows, best_of([&] { training.next_step(); }));
+  if (FLAGS_versus) measure_peers(ffm, folder, rows);
   std::filesystem::remove_all(folder);
 }
 

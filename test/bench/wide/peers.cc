@@ -55,6 +55,7 @@ Peer liblinear() {
 
 Peer libffm() {
   return {.name = "libffm",
+          .keeps = "ffm",
           .command = [](const Work& w, const TrainingFiles& f) -> std::vector<std::string> {
             if (w.model != "ffm") return {};
             return {FLAGS_libffm,    "-k",  text(w.factors),    "-t", text(w.epochs), "-s",
@@ -91,6 +92,7 @@ Peer libfm() {
 
 Peer xlearn() {
   return {.name = "xLearn",
+          .keeps = "ffm",
           .command = [](const Work& w, const TrainingFiles& f) -> std::vector<std::string> {
             const std::string kind = w.model == "lr" ? "linear" : w.model;
             const std::string code = fmt::format(
@@ -106,6 +108,7 @@ Peer xlearn() {
 Peer vw() {
   return {.name = "VW",
           .what = "one learning thread, and one that reads the cache",
+          .keeps = "lr",
           .command = [](const Work& w, const TrainingFiles& f) -> std::vector<std::string> {
             if (w.model != "lr" || w.threads > 1) return {};
             return {FLAGS_vw,   "-m", "vowpalwabbit", "--adaptive",   "--loss_function",
@@ -180,6 +183,15 @@ std::vector<Peer> find_peers(std::vector<std::string>& missing) {
   consider(xlearn(), FLAGS_xlearn, {"-c", "import xlearn"}, "xlearn");
   consider(vw(), FLAGS_vw, {"-c", "import vowpalwabbit"}, "vw");
   return peers;
+}
+
+Cost reading_cost(const Peer& peer, const TrainingFiles& files) {
+  const Work work{.model = peer.keeps, .factors = 4};
+  const TimedRun first = timed_run(peer.command(work, files), files.folder);
+  const TimedRun a = timed_run(peer.command(work, files), files.folder);
+  const TimedRun b = timed_run(peer.command(work, files), files.folder);
+  return {first.wall - std::min(a.wall, b.wall),
+          first.processor - std::min(a.processor, b.processor)};
 }
 
 bool PeerRuns::add(const Peer& peer, Work work, const TrainingFiles& files) {

@@ -30,7 +30,9 @@ struct Work {
 
 struct Peer {
   std::string name;
-  std::string what;  // how it trains, where that is not by AdaGrad
+  std::string what = {};  // how it trains, where that is not by AdaGrad
+  // The model of whose text a run keeps what it has read, for later runs; empty: of none.
+  std::string keeps = {};
   // The command that does `work`; empty if the peer cannot.
   std::function<std::vector<std::string>(const Work&, const TrainingFiles&)> command;
   // Epochs that a run made, from what it printed, where it decides itself.
@@ -44,6 +46,10 @@ struct Cost {
   double wall = 0;       // seconds of an epoch, reading left out
   double processor = 0;  // processor seconds of it, of all threads
 };
+
+// What reading text costs a peer that keeps what it has read, in a folder where it has not run yet:
+// a run on the text, less the quicker of two more.
+Cost reading_cost(const Peer& peer, const TrainingFiles& files);
 
 // The quickest of some runs of one epoch, and of some of many, which differ in training alone: an
 // uncounted run comes before the first.
