@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "comm/error.h"
@@ -21,6 +22,9 @@ using expert::Slot;
 // an expert to keep several threads busy.
 constexpr std::size_t kTaskColumns = 512;
 
+// Rows of a block between the linear maps, which are still in the caches for their activation.
+constexpr std::size_t kBlockRows = 96;
+
 struct Columns {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -32,15 +36,33 @@ Columns block(std::size_t columns, std::size_t i) {
   return {first, std::min(kTaskColumns, columns - first)};
 }
 
-// Runs body(segment, columns) for every block of `columns` columns of every segment with rows.
+// What a task takes at once of a segment.
+struct Blocks {
+  std::size_t columns;  // of which a task has a block
+  std::size_t rows = std::numeric_limits<std::size_t>::max();
+};
+
+// Runs body(rows, columns) for every block of every segment with rows.
 template <class Body>
-void each_block(Workers& workers, std::span<const ExpertSegment> segments, std::size_t columns,
+void each_block(Workers& workers, std::span<const ExpertSegment> segments, const Blocks& cut,
                 const Body& body) {
-  const std::size_t blocks = blocks_of(columns);
+  const std::size_t blocks = blocks_of(cut.columns);
   workers.run(segments.size() * blocks, [&](std::size_t task) {
-    const ExpertSegment& segment = segments[task / blocks];
-    if (segment.rows != 0) body(segment, block(columns, task % blocks));
+    const ExpertSegment& all = segments[task / blocks];
+    const Columns columns = block(cut.columns, task % blocks);
+    for (std::size_t r = 0; r < all.rows; r += std::min(cut.rows, all.rows - r)) {
+      body(ExpertSegment{all.slot, all.first + r, std::min(cut.rows, all.rows - r)}, columns);
+    }
   });
+}
+
+void by_transposed(Products products, const Product& p) {
+  if (products == Products::kOwn) return expert::kernels().dots(p);
+  expert::multiply_by_transposed(p);
+}
+void multiply(Products products, const Product& p) {
+  if (products == Products::kOwn) return expert::kernels().sums(p);
+  expert::multiply(p);
 }
 
 void require_positive(const char* what, int value) {
@@ -102,8 +124,8 @@ void sum_gradient(std::span<const ExpertSegment> segments, std::size_t slot,
 }  // namespace
 
 ExpertCompute::ExpertCompute(const ExpertShape& shape, Workers& workers,
-                             std::vector<OutputBias> bias)
-    : shape_(shape), workers_(&workers), bias_(std::move(bias)) {
+                             std::vector<OutputBias> bias, Products products)
+    : shape_(shape), workers_(&workers), bias_(std::move(bias)), products_(products) {
   require_positive("width", shape.width);
   require_positive("hidden", shape.hidden);
   expert::use_callers_threads();
@@ -121,20 +143,21 @@ void ExpertCompute::reserve(ExpertSaved& saved, std::size_t rows, Fill fill) con
 void ExpertCompute::forward(const ExpertRows& rows, ExpertSaved& saved) const {
   const auto d = static_cast<std::size_t>(shape_.width);
   const auto h = static_cast<std::size_t>(shape_.hidden);
+  const Blocks hidden{h, kBlockRows}, narrow{d};
   assert(saved.hidden.size() >= rows.in.size() / d * h);
-  each_block(*workers_, rows.segments, h, [&](const ExpertSegment& segment, Columns c) {
+  each_block(*workers_, rows.segments, hidden, [&](const ExpertSegment& segment, Columns c) {
     const Slot<const float> slot(rows.slots[segment.slot].data(), shape_);
     const std::size_t first = segment.first * h + c.first;
     const auto map = [&](const float* matrix, float* out) {
-      expert::multiply_by_transposed({.rows = segment.rows,
-                                      .columns = c.count,
-                                      .inner = d,
-                                      .a = rows.in.data() + segment.first * d,
-                                      .a_row = d,
-                                      .b = matrix + c.first * d,
-                                      .b_row = d,
-                                      .out = out,
-                                      .out_row = h});
+      by_transposed(products_, {.rows = segment.rows,
+                                .columns = c.count,
+                                .inner = d,
+                                .a = rows.in.data() + segment.first * d,
+                                .a_row = d,
+                                .b = matrix + c.first * d,
+                                .b_row = d,
+                                .out = out,
+                                .out_row = h});
     };
     map(slot.w1, saved.hidden.data() + first);
     if (slot.w3 != nullptr) map(slot.w3, saved.partner.data() + first);
@@ -148,18 +171,18 @@ void ExpertCompute::forward(const ExpertRows& rows, ExpertSaved& saved) const {
                                 .b1 = slot.b1 + c.first,
                                 .b3 = slot.b3 == nullptr ? nullptr : slot.b3 + c.first});
   });
-  each_block(*workers_, rows.segments, d, [&](const ExpertSegment& segment, Columns c) {
+  each_block(*workers_, rows.segments, narrow, [&](const ExpertSegment& segment, Columns c) {
     const Slot<const float> slot(rows.slots[segment.slot].data(), shape_);
     float* const out = rows.out.data() + segment.first * d + c.first;
-    expert::multiply_by_transposed({.rows = segment.rows,
-                                    .columns = c.count,
-                                    .inner = h,
-                                    .a = saved.active.data() + segment.first * h,
-                                    .a_row = h,
-                                    .b = slot.w2 + c.first * h,
-                                    .b_row = h,
-                                    .out = out,
-                                    .out_row = d});
+    by_transposed(products_, {.rows = segment.rows,
+                              .columns = c.count,
+                              .inner = h,
+                              .a = saved.active.data() + segment.first * h,
+                              .a_row = h,
+                              .b = slot.w2 + c.first * h,
+                              .b_row = h,
+                              .out = out,
+                              .out_row = d});
     if (!adds_bias(segment.slot)) return;
     for (std::size_t r = 0; r < segment.rows; ++r) {
       for (std::size_t i = 0; i < c.count; ++i) out[r * d + i] += slot.b2[c.first + i];
@@ -170,12 +193,13 @@ void ExpertCompute::forward(const ExpertRows& rows, ExpertSaved& saved) const {
 void ExpertCompute::backward_rows(const ExpertRows& rows, ExpertSaved& saved) const {
   const auto d = static_cast<std::size_t>(shape_.width);
   const auto h = static_cast<std::size_t>(shape_.hidden);
+  const Blocks hidden{h, kBlockRows}, narrow{d};
   const auto map = [&](const ExpertSegment& segment, const Product& p) {
     Product product = p;
     product.rows = segment.rows;
-    expert::multiply(product);
+    multiply(products_, product);
   };
-  each_block(*workers_, rows.segments, h, [&](const ExpertSegment& segment, Columns c) {
+  each_block(*workers_, rows.segments, hidden, [&](const ExpertSegment& segment, Columns c) {
     const Slot<const float> slot(rows.slots[segment.slot].data(), shape_);
     const std::size_t first = segment.first * h + c.first;
     map(segment, {.columns = c.count,
@@ -195,7 +219,7 @@ void ExpertCompute::backward_rows(const ExpertRows& rows, ExpertSaved& saved) co
                                            .dhidden = saved.dhidden.data() + first,
                                            .dpartner = at(saved.dpartner, first)});
   });
-  each_block(*workers_, rows.segments, d, [&](const ExpertSegment& segment, Columns c) {
+  each_block(*workers_, rows.segments, narrow, [&](const ExpertSegment& segment, Columns c) {
     const Slot<const float> slot(rows.slots[segment.slot].data(), shape_);
     const auto add = [&](const float* dhidden, const float* matrix, Into into) {
       map(segment, {.columns = c.count,

@@ -11,9 +11,8 @@
 //   gated  y = W2 (a(W1 x + b1) * (W3 x + b3)) + b2      SwiGLU with SiLU; Shazeer 2020
 // A shard of the hidden width holds rows of W1, b1, W3, b3 and columns of W2: the shards' outputs
 // add up, with b2 in shard 0 alone. The work is cut into the same products for any number of
-// threads, and rows of a segment come from one product: results depend neither on threads nor on
-// which segments are computed together. A segment without rows is ordinary; the gradient of an
-// expert without rows is zero.
+// threads: results depend neither on threads nor on which segments are computed together. A segment
+// without rows is ordinary; the gradient of an expert without rows is zero.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +45,11 @@ struct ExpertShape {
 
 // Whether b2 is added, and has a gradient: in one shard of each expert.
 enum class OutputBias : std::uint8_t { kAdded, kElsewhere };
+
+// What multiplies. kFastest may take other loops for more rows, so that the last bits of a row may
+// depend on how many others its expert has; kOwn never does. Where vectors have 512 bits both are
+// the same.
+enum class Products : std::uint8_t { kFastest, kOwn };
 
 // Rows [first, first + rows) of x, for the expert in `slot`.
 struct ExpertSegment {
@@ -80,7 +84,8 @@ class ExpertCompute {
   //   workers  must live as long
   //   errors   kInvalid if a size is below 1
   //   bias     of each slot; empty: added in all
-  ExpertCompute(const ExpertShape& shape, Workers& workers, std::vector<OutputBias> bias = {});
+  ExpertCompute(const ExpertShape& shape, Workers& workers, std::vector<OutputBias> bias = {},
+                Products products = Products::kFastest);
 
   const ExpertShape& shape() const noexcept { return shape_; }
 
@@ -102,6 +107,7 @@ class ExpertCompute {
   ExpertShape shape_;
   Workers* workers_;
   std::vector<OutputBias> bias_;
+  Products products_;
 };
 
 }  // namespace motley::moe

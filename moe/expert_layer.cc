@@ -57,7 +57,7 @@ struct ExpertLayer::Impl {
         exchange(comm_, placement, options.exchange),
         workers(options.threads),
         shape(shard_of(options.shape, placement.most_shards())),
-        compute(shape, workers, biases(placement.of_rank(comm_.rank()))),
+        compute(shape, workers, biases(placement.of_rank(comm_.rank())), options.products),
         replicas(placement, comm_.rank(), options.first_group),
         parameters(placement.of_rank(comm_.rank()).size() * shape.slot_count()),
         gradients(parameters.size()),
@@ -83,6 +83,7 @@ struct ExpertLayer::Impl {
         .add(options.shape.hidden)
         .add(static_cast<int>(options.shape.activation))
         .add(static_cast<int>(options.shape.form))
+        .add(static_cast<int>(options.products))
         .add(std::bit_cast<std::uint32_t>(options.gradient_scale))
         .add(options.first_group)
         .value();

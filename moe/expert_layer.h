@@ -44,6 +44,7 @@ struct ExpertLayerOptions {
   ExpertShape shape{};  // of a whole expert
   CapacityRule capacity{};
   ExchangeOptions exchange{};
+  Products products = Products::kFastest;    // kOwn: a token's bits never depend on other tokens
   int threads = 1;                           // of this rank, that compute
   LaneThreads lanes = LaneThreads::kPosted;  // what runs calls while others compute
   float gradient_scale = 1;                  // of the experts' gradients

@@ -1,6 +1,6 @@
 // moe/expert/kernels.h: loops of an expert's arithmetic in one thread, for the widest vectors that
 // this processor has. Each result's bits depend only on its own terms: not on how many rows there
-// are.
+// are. What is added to goes before the terms in sums, after them in dots.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,7 @@ struct HiddenGradient {
 };
 
 struct Kernels {
+  std::size_t bits;              // of a vector
   void (*dots)(const Product&);  // b [columns, inner], a_term 1: products of rows with rows
   void (*sums)(const Product&);  // b [inner, columns]: rows of b, weighted by a
   void (*activate)(const HiddenBlock&);

@@ -21,6 +21,10 @@ struct Loops {
   static constexpr std::size_t kDotColumns = kBytes == 64 ? 4 : 2;
   static constexpr std::size_t kSumRows = kBytes == 64 ? 6 : 4;
   static constexpr std::size_t kSumVectors = kBytes == 64 ? 4 : 2;
+  static constexpr std::size_t kPanel = kSumVectors * kLanes;
+  // Rows, and terms of a sum, whose numbers stay in the caches while all columns pass: multiples of
+  // the rows of a tile. From kPackedRows rows on it pays to copy them there.
+  static constexpr std::size_t kDotBlock = 48, kSumBlock = 192, kTerms = 256, kPackedRows = 32;
 
   [[gnu::always_inline]] static Floats load(const float* from) noexcept {
     Floats v;
@@ -77,23 +81,34 @@ struct Loops {
   }
 
   template <std::size_t kColumns>
-  static void dot_columns(const Product& p, std::size_t j) noexcept {
-    std::size_t i = 0;
-    for (; i + kDotRows <= p.rows; i += kDotRows) dot_tile<kDotRows, kColumns>(p, i, j);
-    for (; i + 2 <= p.rows; i += 2) dot_tile<2, kColumns>(p, i, j);
-    for (; i < p.rows; ++i) dot_tile<1, kColumns>(p, i, j);
+  static void dot_columns(const Product& p, std::size_t first, std::size_t end,
+                          std::size_t j) noexcept {
+    std::size_t i = first;
+    for (; i + kDotRows <= end; i += kDotRows) dot_tile<kDotRows, kColumns>(p, i, j);
+    for (; i + 2 <= end; i += 2) dot_tile<2, kColumns>(p, i, j);
+    for (; i < end; ++i) dot_tile<1, kColumns>(p, i, j);
   }
 
   static void dots(const Product& p) {
-    std::size_t j = 0;
-    for (; j + kDotColumns <= p.columns; j += kDotColumns) dot_columns<kDotColumns>(p, j);
-    for (; j < p.columns; ++j) dot_columns<1>(p, j);
+    for (std::size_t i = 0; i < p.rows; i += kDotBlock) {
+      const std::size_t end = i + kDotBlock < p.rows ? i + kDotBlock : p.rows;
+      std::size_t j = 0;
+      for (; j + kDotColumns <= p.columns; j += kDotColumns) dot_columns<kDotColumns>(p, i, end, j);
+      for (; j < p.columns; ++j) dot_columns<1>(p, i, end, j);
+    }
   }
 
   template <std::size_t kRows, std::size_t kVectors>
   [[gnu::always_inline]] static void sum_tile(const Product& p, std::size_t i,
                                               std::size_t j) noexcept {
     Floats sum[kRows][kVectors] = {};
+    float* const out = p.out + i * p.out_row + j;
+    if (p.into == Into::kAdd) {
+      for (std::size_t r = 0; r < kRows; ++r) {
+        for (std::size_t v = 0; v < kVectors; ++v)
+          sum[r][v] = load(out + r * p.out_row + v * kLanes);
+      }
+    }
     const float* const a = p.a + i * p.a_row;
     for (std::size_t k = 0; k < p.inner; ++k) {
       const float* const b = p.b + k * p.b_row + j;
@@ -105,10 +120,7 @@ struct Loops {
       }
     }
     for (std::size_t r = 0; r < kRows; ++r) {
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        float* const out = p.out + (i + r) * p.out_row + j + v * kLanes;
-        store(out, p.into == Into::kAdd ? load(out) + sum[r][v] : sum[r][v]);
-      }
+      for (std::size_t v = 0; v < kVectors; ++v) store(out + r * p.out_row + v * kLanes, sum[r][v]);
     }
   }
 
@@ -120,21 +132,85 @@ struct Loops {
     for (; i < p.rows; ++i) sum_tile<1, kVectors>(p, i, j);
   }
 
-  static void sums(const Product& p) {
+  static void sums_in_place(const Product& p) {
     std::size_t j = 0;
-    for (; j + kSumVectors * kLanes <= p.columns; j += kSumVectors * kLanes) {
-      sum_columns<kSumVectors>(p, j);
-    }
+    for (; j + kPanel <= p.columns; j += kPanel) sum_columns<kSumVectors>(p, j);
     for (; j + kLanes <= p.columns; j += kLanes) sum_columns<1>(p, j);
     for (std::size_t i = 0; i < p.rows; ++i) {
       for (std::size_t c = j; c < p.columns; ++c) {
-        float total = 0;
+        float total = p.into == Into::kAdd ? p.out[i * p.out_row + c] : 0;
         for (std::size_t k = 0; k < p.inner; ++k) {
           total += p.a[i * p.a_row + k * p.a_term] * p.b[k * p.b_row + c];
         }
-        put(p.out + i * p.out_row + c, total, p.into);
+        p.out[i * p.out_row + c] = total;
       }
     }
+  }
+
+  // Rows of a, so that those of a tile lie side by side for each term.
+  static void pack_rows(Product& p, float* packed) noexcept {
+    for (std::size_t i = 0; i < p.rows; i += kSumRows) {
+      const std::size_t n = i + kSumRows < p.rows ? kSumRows : p.rows - i;
+      float* to = packed + i * p.inner;
+      const float* from = p.a + i;
+      for (std::size_t k = 0; k < p.inner; ++k, to += kSumRows, from += p.a_term) {
+        if (n == kSumRows) {
+          std::memcpy(to, from, kSumRows * sizeof(float));
+        } else {
+          std::memcpy(to, from, n * sizeof(float));
+        }
+      }
+    }
+  }
+
+  // All columns of a block of rows and terms, panel after panel, each of which is copied so that
+  // its rows follow each other: as they are they may be a power of two apart, and take each other's
+  // places in the caches.
+  static void sum_block(const Product& p, float* rows, float* panel) noexcept {
+    Product block = p;
+    const bool packs = p.a_term != 1;
+    if (packs) pack_rows(block, rows);
+    for (std::size_t j = 0; j + kPanel <= p.columns; j += kPanel) {
+      for (std::size_t k = 0; k < p.inner; ++k) {
+        std::memcpy(panel + k * kPanel, p.b + k * p.b_row + j, kPanel * sizeof(float));
+      }
+      Product tiles = p;
+      tiles.b = panel;
+      tiles.b_row = kPanel;
+      for (std::size_t i = 0; i < p.rows; i += kSumRows) {
+        tiles.out = p.out + i * p.out_row + j;
+        tiles.a = packs ? rows + i * p.inner : p.a + i * p.a_row;
+        if (packs) tiles.a_term = kSumRows;
+        tiles.rows = i + kSumRows < p.rows ? kSumRows : p.rows - i;
+        sum_columns<kSumVectors>(tiles, 0);
+      }
+    }
+    const std::size_t done = p.columns / kPanel * kPanel;
+    block.b += done;
+    block.out += done;
+    block.columns -= done;
+    sums_in_place(block);
+  }
+
+  // Each sum goes on where the terms before left it, so that blocks change no bit.
+  [[gnu::noinline]] static void sums_in_blocks(const Product& p) noexcept {
+    alignas(64) float rows[kSumBlock * kTerms], panel[kTerms * kPanel];
+    for (std::size_t k = 0; k == 0 || k < p.inner; k += kTerms) {
+      for (std::size_t i = 0; i < p.rows; i += kSumBlock) {
+        Product block = p;
+        block.rows = i + kSumBlock < p.rows ? kSumBlock : p.rows - i;
+        block.inner = k + kTerms < p.inner ? kTerms : p.inner - k;
+        block.a += i * p.a_row + k * p.a_term;
+        block.b += k * p.b_row;
+        block.out += i * p.out_row;
+        if (k != 0) block.into = Into::kAdd;
+        sum_block(block, rows, panel);
+      }
+    }
+  }
+
+  static void sums(const Product& p) {
+    p.rows < kPackedRows ? sums_in_place(p) : sums_in_blocks(p);
   }
 
   // exp, within 2 units in the last place; below -87 it stays at 1.6e-38.
@@ -260,7 +336,7 @@ struct Loops {
     if (g.block.activation == Activation::kGelu) return gradient_as<Activation::kGelu>(g);
     gradient_as<Activation::kSilu>(g);
   }
-  static constexpr Kernels all() { return {dots, sums, activate, activation_gradient}; }
+  static constexpr Kernels all() { return {8 * kBytes, dots, sums, activate, activation_gradient}; }
 };
 
 }  // namespace

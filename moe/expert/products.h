@@ -1,6 +1,7 @@
 // moe/expert/products.h: products of row-major float matrices in the calling thread: OpenBLAS where
-// the build has it, our own loops (kernels.h) for few rows and where it has not. Which of them
-// depends on the sizes alone, so equal calls give equal bits.
+// the build has it, our own loops (kernels.h) for few rows, where it has not, and where they have
+// vectors of 512 bits. Which of them depends on the processor and on sizes alone, so equal calls
+// give equal bits.
 #pragma once
 
 #include "moe/expert/kernels.h"

@@ -2,7 +2,7 @@
 // some shapes to fit it, others to be told. Prints errors by kind, and whole programs, simulated
 // and measured. Of two ranks each knows all messages, so that either can tell.
 //
-//   motley-run -n 2 -- moe_program_perf --repeats 7
+//   motley-run -n 2 -- moe_program_perf
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
@@ -20,7 +20,11 @@
 #include "moe/simulator.h"
 #include "moe/timeline.h"
 
-DEFINE_int32(repeats, 7, "runs of each shape; the median of an operation's times counts");
+DEFINE_int32(rounds, 4, "times that all shapes are run, one after another");
+DEFINE_int32(repeats, 4, "runs of a shape in each round");
+DEFINE_double(share, 0,
+              "of an operation's times, those that are below the one that counts: 0 is the least, "
+              "which is what it takes where nothing else runs; 0.5 the median");
 DEFINE_string(costs, "", "where to write the fitted costs");
 
 using namespace motley;
@@ -86,12 +90,14 @@ std::vector<Timeline> shared(Communicator& comm, const Timeline& mine) {
   return timelines;
 }
 
-Duration median(std::vector<Duration> times) {
-  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
-  return times[times.size() / 2];
+// The time that counts of several: see --share.
+Duration counted(std::vector<Duration> times) {
+  const auto at = static_cast<std::ptrdiff_t>(FLAGS_share * static_cast<double>(times.size() - 1));
+  std::ranges::nth_element(times, times.begin() + at);
+  return times[static_cast<std::size_t>(at)];
 }
 
-// A program and what each of its operations took on this rank, the median of all runs.
+// A program and what each of its operations took on this rank.
 struct Measured {
   Program program;
   std::vector<Duration> op;
@@ -116,8 +122,8 @@ class Runs {
     whole_.push_back(end - start);
   }
   Measured result() const {
-    Measured measured{.program = program_, .op = {}, .whole = median(whole_)};
-    for (const auto& times : times_) measured.op.push_back(median(times));
+    Measured measured{.program = program_, .op = {}, .whole = counted(whole_)};
+    for (const auto& times : times_) measured.op.push_back(counted(times));
     return measured;
   }
 
@@ -127,31 +133,48 @@ class Runs {
   std::vector<Duration> whole_;
 };
 
-// Forward and backward of one shape. Without chunks operations run one by one; with them, messages
+// A layer of one shape and its steps. Without chunks operations run one by one; with them, messages
 // and products at the same time.
-std::vector<Measured> measure(Communicator& comm, const Case& it) {
-  const auto d = static_cast<std::size_t>(it.width), tokens = static_cast<std::size_t>(it.tokens);
-  ExpertLayer layer(
-      comm, Placement::grid({.experts = it.experts, .ranks = comm.size()}),
-      {.shape = {.width = it.width, .hidden = it.hidden, .activation = Activation::kRelu},
-       .exchange = {.degree = it.degree},
-       .lanes = it.degree == 1 ? LaneThreads::kOneByOne : LaneThreads::kEach});
-  std::ranges::fill(layer.parameters(), 0.01f);
-  const Routing routing = route(it, comm.rank());
-  std::vector<float> x(tokens * d, 1), y(x.size()), dx(x.size()), dweight(tokens * 2);
-  Runs forward, backward;
-  for (int run = 0; run < FLAGS_repeats + 2; ++run) {
-    comm.barrier().wait();
-    layer.forward({.x = x, .routing = routing}, y);
-    const Program program = layer.program();
-    const Timeline timeline = layer.timeline();
-    if (run >= 2) forward.add(comm, program, timeline);
-    comm.barrier().wait();
-    layer.backward(y, {.dx = dx, .dweight = dweight});
-    if (run >= 2) backward.add(comm, layer.program(), layer.timeline());
+class Steps {
+ public:
+  Steps(Communicator& comm, const Case& it)
+      : it_(it),
+        layer_(comm, Placement::grid({.experts = it.experts, .ranks = comm.size()}),
+               {.shape = {.width = it.width, .hidden = it.hidden, .activation = Activation::kRelu},
+                .exchange = {.degree = it.degree},
+                .lanes = it.degree == 1 ? LaneThreads::kOneByOne : LaneThreads::kEach}),
+        routing_(route(it, comm.rank())),
+        x_(static_cast<std::size_t>(it.tokens) * static_cast<std::size_t>(it.width), 1),
+        y_(x_.size()),
+        dx_(x_.size()),
+        dweight_(static_cast<std::size_t>(it.tokens) * 2) {
+    std::ranges::fill(layer_.parameters(), 0.01f);
   }
-  return {forward.result(), backward.result()};
-}
+
+  // One before that does not count: others have used the caches.
+  void run(Communicator& comm, int times) {
+    for (int run = 0; run <= times; ++run) {
+      comm.barrier().wait();
+      layer_.forward({.x = x_, .routing = routing_}, y_);
+      const Program program = layer_.program();
+      const Timeline timeline = layer_.timeline();
+      if (run > 0) forward_.add(comm, program, timeline);
+      comm.barrier().wait();
+      layer_.backward(y_, {.dx = dx_, .dweight = dweight_});
+      if (run > 0) backward_.add(comm, layer_.program(), layer_.timeline());
+    }
+  }
+
+  const Case& shape() const { return it_; }
+  std::vector<Measured> result() const { return {forward_.result(), backward_.result()}; }
+
+ private:
+  Case it_;
+  ExpertLayer layer_;
+  Routing routing_;
+  std::vector<float> x_, y_, dx_, dweight_;
+  Runs forward_, backward_;
+};
 
 std::string to_text(const Case& it) {
   return fmt::format("width {:>3}, hidden {:>4}, {:>2} experts, {:>4} tokens, degree {}", it.width,
@@ -159,13 +182,13 @@ std::string to_text(const Case& it) {
 }
 
 // Errors by kind, then the whole programs, forward and backward.
-std::string tell(Communicator& comm, std::span<const Case> cases, const CostModel& costs) {
+std::string tell(const std::vector<Steps>& told, const CostModel& costs) {
   Accuracy accuracy;
   std::string wholes;
   const auto milliseconds = [](Duration time) { return to_seconds(time) * 1e3; };
-  for (const Case& it : cases) {
-    wholes += to_text(it);
-    for (const Measured& one : measure(comm, it)) {
+  for (const Steps& it : told) {
+    wholes += to_text(it.shape());
+    for (const Measured& one : it.result()) {
       for (std::size_t op = 0; op < one.op.size(); ++op)
         accuracy.add(one.program.ops[op].kind, costs.time(one.program.ops[op]), one.op[op]);
       wholes +=
@@ -177,20 +200,32 @@ std::string tell(Communicator& comm, std::span<const Case> cases, const CostMode
   return accuracy.to_text() + wholes;
 }
 
+std::vector<Steps> steps_of(Communicator& comm, std::span<const Case> cases) {
+  std::vector<Steps> steps;
+  for (const Case& it : cases) steps.emplace_back(comm, it);
+  return steps;
+}
+
 void run(Communicator& comm) {
+  // All shapes in turns, so that what slows this machine down for a while does so to all alike.
+  std::vector<Steps> fitted = steps_of(comm, kFitted), told = steps_of(comm, kTold),
+                     overlapping = steps_of(comm, kOverlapping);
+  for (int round = 0; round < FLAGS_rounds; ++round) {
+    for (std::vector<Steps>* all : {&fitted, &told, &overlapping}) {
+      for (Steps& steps : *all) steps.run(comm, FLAGS_repeats);
+    }
+  }
   CostModel costs(comm.topology());
-  for (const Case& it : kFitted) {
-    for (const Measured& one : measure(comm, it)) {
+  for (const Steps& steps : fitted) {
+    for (const Measured& one : steps.result()) {
       for (std::size_t op = 0; op < one.op.size(); ++op)
         costs.observe(one.program.ops[op], one.op[op]);
     }
   }
   costs.fit();
-  const std::string told = tell(comm, kTold, costs);
-  const std::string overlapping = tell(comm, kOverlapping, costs);
   if (comm.rank() != 0) return;
   fmt::print("fitted to {} shapes, others told; rank 0 of {}\n{}\nin several chunks:\n{}",
-             std::size(kFitted), comm.size(), told, overlapping);
+             std::size(kFitted), comm.size(), tell(told, costs), tell(overlapping, costs));
   if (!FLAGS_costs.empty()) std::ofstream(FLAGS_costs) << costs.to_text();
 }
 

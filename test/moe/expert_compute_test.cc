@@ -243,6 +243,58 @@ TEST(ExpertKernels, EveryWidthMultipliesAlike) {
   }
 }
 
+// One row's bits are the same whatever others are multiplied with it, of them few or more than fit
+// into a block, as are columns and terms; and they are close to those in double precision.
+TEST(Scenario, M27_ARowsProductsDoNotDependOnOtherRows) {
+  std::mt19937_64 random(27);
+  constexpr std::size_t kRows = 230, kColumns = 70, kInner = 270;
+  const Floats a = random_floats(kRows * kInner, random),
+               at = random_floats(kRows * kInner, random),
+               b = random_floats(kColumns * kInner, random),
+               start = random_floats(kRows * kColumns, random);
+  for (const expert::Kernels* const kernels : expert::kernels_here()) {
+    for (const expert::Into into : {expert::Into::kReplace, expert::Into::kAdd}) {
+      using expert::Product;
+      const auto product = [&](std::size_t first, std::size_t rows, int kind) {
+        Floats out = start;
+        float* const to = out.data() + first * kColumns;
+        if (kind == 0)
+          kernels->dots({rows, kColumns, kInner, &a[first * kInner], kInner, 1, b.data(), kInner,
+                         to, kColumns, into});
+        if (kind == 1)
+          kernels->sums({rows, kColumns, kInner, &a[first * kInner], kInner, 1, b.data(), kColumns,
+                         to, kColumns, into});
+        if (kind == 2)
+          kernels->sums({rows, kColumns, kInner, &at[first], 1, kRows, b.data(), kColumns, to,
+                         kColumns, into});
+        return out;
+      };
+      for (int kind = 0; kind < 3; ++kind) {
+        SCOPED_TRACE(testing::Message() << kernels->bits << " bits, kind " << kind);
+        const Floats whole = product(0, kRows, kind);
+        Numbers want(start.begin(), start.end());
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          if (into == expert::Into::kReplace) want[i] = 0;
+          for (std::size_t k = 0; k < kInner; ++k) {
+            want[i] +=
+                double{kind == 2 ? at[k * kRows + i / kColumns] : a[i / kColumns * kInner + k]} *
+                b[kind == 0 ? i % kColumns * kInner + k : k * kColumns + i % kColumns];
+          }
+        }
+        expect_near(Numbers(whole.begin(), whole.end()), want, 2e-5, "sums of 270 terms");
+        for (const auto& [first, rows] : std::vector<std::pair<std::size_t, std::size_t>>{
+                 {0, 1}, {5, 3}, {100, 31}, {37, 32}, {3, 193}}) {
+          const Floats part = product(first, rows, kind);
+          EXPECT_EQ(std::memcmp(&part[first * kColumns], &whole[first * kColumns],
+                                rows * kColumns * sizeof(float)),
+                    0)
+              << rows << " rows from " << first;
+        }
+      }
+    }
+  }
+}
+
 TEST(ExpertKernels, ActivationsAreThoseOfTheReference) {
   Floats z;
   for (int i = -900; i <= 900; ++i) z.push_back(static_cast<float>(i) / 8);

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "comm/topology.h"
 #include "test/moe/world_case.h"
 #include "test/support/errors.h"
 #include "test/support/rank_runner.h"
@@ -18,15 +19,18 @@ namespace {
 using test::expect_error;
 using test::run_ranks;
 
-TEST(Scenario, M17_GradientsAreTheReferencesForEveryLayoutOf8Ranks) {
+// Two hosts of four ranks, and every way to share 8 experts: the reference's outputs and gradients,
+// and one set of bits.
+TEST(Scenario, M17_M34_EveryLayoutOf8RanksIsRightAndHasOneSetOfBits) {
   const World world = random_world({}, {5, 4, 0, 7, 1, 3, 6, 2}, 17);
   const WorldResult want = reference_of(world);
   run_ranks(8, [&](Communicator& comm) {
+    comm.use_topology(Topology::hosts({0, 0, 0, 0, 1, 1, 1, 1}, {}));
     for (const int replicas : {1, 2, 4, 8}) {
       for (const int shards : {1, 2, 4, 8}) {
         if (replicas * shards > 8) continue;
         SCOPED_TRACE(testing::Message() << replicas << " replicas, " << shards << " shards");
-        expect_right(
+        expect_one_set_of_bits(
             comm,
             Placement::grid({.experts = 8, .ranks = 8, .replicas = replicas, .shards = shards}),
             world, want);
@@ -232,6 +236,7 @@ TEST(ExpertLayer, OptionsThatDifferAreFoundOutOnAllRanks) {
                                        [](auto& o) { o.shape.hidden = 16; },
                                        [](auto& o) { o.shape.activation = Activation::kRelu; },
                                        [](auto& o) { o.shape.form = ExpertForm::kGated; },
+                                       [](auto& o) { o.products = Products::kOwn; },
                                        [](auto& o) { o.gradient_scale = 0.5f; },
                                        [](auto& o) { o.first_group = 9; }};
   run_ranks(2, [&](Communicator& comm) {

@@ -103,6 +103,52 @@ TEST(Layer, EqualsTheReferenceOnAllTokensTogether) {
   });
 }
 
+// What rank 0's first seven tokens give, and get back, with so many others behind them and on the
+// other rank.
+Floats with_others(Communicator& comm, Layer& layer, std::size_t here, std::size_t there) {
+  std::mt19937_64 random(27);
+  const auto width = static_cast<std::size_t>(layer.experts().options().shape.width);
+  const std::size_t watched = 7 * width;
+  Floats x = random_floats(watched, random), dy = random_floats(watched, random);
+  const std::size_t tokens = comm.rank() == 0 ? 7 + here : there;
+  const Floats more = random_floats(tokens * width, random);
+  x.insert(x.end(), more.begin(), more.end());
+  dy.insert(dy.end(), more.begin(), more.end());
+  x.resize(tokens * width);
+  dy.resize(tokens * width);
+  Floats y(x.size()), dx(x.size());
+  layer.forward({.x = x}, y);
+  layer.backward(dy, dx);
+  if (comm.rank() != 0) return {};
+  y.resize(watched);
+  y.insert(y.end(), dx.begin(), dx.begin() + static_cast<std::ptrdiff_t>(watched));
+  return y;
+}
+
+// A token's output and gradient do not depend on other tokens, of its rank or another, be its
+// experts' rows one or hundreds: not by a bit where that is asked for, and never by more than the
+// last bits. Sizes that no vector divides.
+TEST(Scenario, M27_ATokensOutputDoesNotDependOnOtherTokens) {
+  for (const Products products : {Products::kOwn, Products::kFastest}) {
+    run_ranks(2, [&](Communicator& comm) {
+      Layer layer(comm, Placement::grid({.experts = 4, .ranks = 2}),
+                  {.gate = {.width = 20, .experts = 4, .top_k = 2},
+                   .experts = {.shape = {.width = 20, .hidden = 37}, .products = products}});
+      std::mt19937_64 random(28);
+      layer.initialize(random);
+      const Floats alone = with_others(comm, layer, 0, 0);
+      for (const auto& [here, there] : std::vector<std::pair<std::size_t, std::size_t>>{
+               {1, 0}, {0, 9}, {40, 30}, {0, 600}, {500, 2}}) {
+        const Floats got = with_others(comm, layer, here, there);
+        SCOPED_TRACE(testing::Message() << here << " and " << there << " others");
+        expect_near(Numbers(got.begin(), got.end()), Numbers(alone.begin(), alone.end()), 1e-6,
+                    "y, dx");
+        EXPECT_TRUE(products != Products::kOwn || same_bits(got, alone));
+      }
+    });
+  }
+}
+
 TEST(Layer, InitializesAlikeHoweverExpertsAreShared) {
   Floats alone;
   const LayerSettings settings{.gate = {.width = kWidth, .experts = kExperts},

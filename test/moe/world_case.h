@@ -187,4 +187,29 @@ inline bool same_bits(const Step& a, const Step& b) {
          same_bits(a.result.dweight, b.result.dweight) && same_bits(a.gradients, b.gradients);
 }
 
+// 20 steps of one layer, every exchange and several degrees and numbers of threads: right, and one
+// set of bits. Pieces of few rows, so that every degree has several chunks with rows.
+inline void expect_one_set_of_bits(Communicator& comm, const Placement& placement,
+                                   const World& world, const WorldResult& want) {
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  const auto layer_with = [&](ExchangeKind kind, int degree) {
+    return layer_of(comm, placement, world,
+                    {.exchange = {.kind = kind, .degree = degree, .piece_rows = 4},
+                     .threads = degree == 3 ? 2 : 1});
+  };
+  ExpertLayer layer = layer_with(ExchangeKind::kAuto, 1);
+  const Step first = run_step(layer, world, rank);
+  expect_equal(layer, first, want, rank);
+  for (int repeat = 1; repeat < 20; ++repeat) {
+    EXPECT_TRUE(same_bits(first, run_step(layer, world, rank))) << "repeat " << repeat;
+  }
+  for (const ExchangeKind kind : kKinds) {
+    for (const int degree : {1, 2, 3, 8}) {
+      ExpertLayer other = layer_with(kind, degree);
+      EXPECT_TRUE(same_bits(first, run_step(other, world, rank)))
+          << name(kind) << ", degree " << degree;
+    }
+  }
+}
+
 }  // namespace motley::moe
