@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "test/wide/skewed_rows.h"
 #include "wide/auc.h"
 #include "wide/kernel/kernels.h"
 #include "wide/kernel/replicas.h"
@@ -241,35 +242,54 @@ TEST_P(Engine, LearnsWithThreadsThatWriteAsTheyCome) {
 }
 
 // The worst that threads can do to each other, on one thread and the same each time: all take what
-// the state has, learn from as many rows each, and merge what they learnt one after the other.
+// the state has, learn from as many rows each, and merge what they learnt one after the other. The
+// loss after four epochs of that; `apart` 0: as the copies themselves wish.
+double loss_of_copies(const Model& model, const Samples& samples, float rate, int threads,
+                      std::size_t apart) {
+  const Job job = job_of(model.options(), model.layout(), samples, {.learning_rate = rate});
+  const Kernels kernels = make_kernels(model.options(), model.layout(), widest_lanes());
+  const auto rows = all_rows(samples);
+  Floats state(model.weights().begin(), model.weights().end());
+  Floats scratch(kernels.scratch_floats);
+  Replicas replicas(kernels, model.layout(), threads);
+  if (apart == 0) apart = replicas.merge_rows();
+  std::vector<Tables> tables;
+  for (int t = 0; t < threads; ++t) tables.push_back(replicas.take(t, state.data()));
+  LossSum sum;
+  for (std::size_t at = 0; at < 4 * rows.size();) {
+    for (int t = 0; t < threads; ++t, at += apart) {
+      const std::size_t first = at % (rows.size() - apart + 1);
+      kernels.train(job, &rows[first], apart, tables[t], scratch.data(), sum);
+    }
+    const float scale = replicas.scale(model.options().optimizer, apart);
+    for (int t = 0; t < threads; ++t) replicas.merge(t, state.data(), job, scale);
+  }
+  return loss_of_state(model, samples, state);
+}
+
 TEST_P(Engine, LearnsAsMuchFromCopiesThatMeet) {
   const Dataset data = synthetic(4000, Shape::kRagged, 4);
   const Model model = model_of(GetParam(), data);
   const Samples samples = model.prepare(data);
-  const Job job = job_of(model.options(), model.layout(), samples, {.learning_rate = 0.05f});
-  const Kernels kernels = make_kernels(model.options(), model.layout(), widest_lanes());
-  const auto rows = all_rows(samples);
   const auto loss = [&](int threads, std::size_t apart) {
-    Floats state(model.weights().begin(), model.weights().end());
-    Floats scratch(kernels.scratch_floats);
-    Replicas replicas(kernels, model.layout(), threads);
-    std::vector<Tables> tables;
-    for (int t = 0; t < threads; ++t) tables.push_back(replicas.take(t, state.data()));
-    LossSum sum;
-    for (std::size_t at = 0; at < 4 * rows.size();) {
-      for (int t = 0; t < threads; ++t, at += apart) {
-        kernels.train(job, &rows[at % rows.size()], apart, tables[t], scratch.data(), sum);
-      }
-      const float scale = replicas.scale(GetParam().optimizer, apart);
-      for (int t = 0; t < threads; ++t) replicas.merge(t, state.data(), job, scale);
-    }
-    return loss_of_state(model, samples, state);
+    return loss_of_copies(model, samples, 0.05f, threads, apart);
   };
   const double before = loss_of_state(model, samples, model.weights());
   const double one = loss(1, 500);
   EXPECT_LT(one, 0.95 * before);
   EXPECT_LT(loss(2, 50), one + 0.5 * (before - one));
   EXPECT_LT(loss(4, 500), one + 0.5 * (before - one));
+}
+
+// With eight threads its first steps once added up to a loss of 80.
+TEST(WideFfm, LearnsOnAnyNumberOfThreads) {
+  const Dataset data = test::skewed_rows({.rows = 8000, .fields = 20, .features = 60});
+  const Model model = Model::of({.kind = ModelKind::kFfm, .factors = 4}, data);
+  const Samples samples = model.prepare(data);
+  ASSERT_GT(model.layout().width, 64u);
+  const double one = loss_of_copies(model, samples, 0.1f, 1, 4000);
+  for (const int threads : {2, 4, 8, 32})
+    EXPECT_LT(loss_of_copies(model, samples, 0.1f, threads, 0), 1.3 * one) << threads;
 }
 
 // A row of weight 2 is a row of which the slope counts twice; a row of weight 0 changes nothing but

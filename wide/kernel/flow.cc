@@ -103,7 +103,7 @@ class CpuFlow final : public Flow {
                        float* state) {
     if (!replicas_) replicas_.emplace(kernels_, layout_, team_.size());
     if (merge_rows == 0) merge_rows = replicas_->merge_rows();
-    const float scale = replicas_->scale(options_.optimizer, merge_rows);
+    const float scale = replicas_->scale(options_.optimizer, std::max(merge_rows, kChunk));
     Tickets chunks((rows.size() + kChunk - 1) / kChunk);
     team_.run([&](int thread) {
       LossSum loss;

@@ -47,7 +47,9 @@ Replicas::Replicas(const Kernels& kernels, const Layout& layout, int threads)
 // The larger a slot, the dearer a merge. Factors that all fields share drift apart soonest: an FM's
 // test loss was 1 % worse with 2000 rows.
 std::size_t Replicas::merge_rows() const noexcept {
-  if (layout_.width > 64) return 4000;
+  // All that are apart are added up: an FFM's first steps, which are long, do not bear more of
+  // them.
+  if (layout_.width > 64) return copies_.size() <= 2 ? 4000 : 2048 / copies_.size();
   return layout_.width > 0 ? 500 : 2000;
 }
 
