@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <deque>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 
 #include "comm/controller.h"
@@ -98,17 +98,21 @@ int launch(const LaunchOptions& options, const char* const* environment) {
   open_standard_streams();
   SignalQueue signals;  // from here on none is lost between two processes
   Place place{.token = make_token()};
-  std::optional<ControllerProcess> controller;
+  std::deque<ControllerProcess> controllers;
   if (!controller_program.empty()) {
     std::vector<std::string> its = without_place(ours);
     its.push_back("MOTLEY_TOKEN=" + place.token);
     its.push_back("MOTLEY_SIZE=1");  // it is no rank, whatever scheduler we were started by
-    controller.emplace(controller_program, options.size, its);
-    place.controller = controller->address();
+    controllers.emplace_back(controller_program, options.size, its);
+    place.controller = controllers.front().address();
+    if (options.standby) {
+      controllers.emplace_back(controller_program, options.size, its, place.controller);
+      place.controller += "," + controllers.back().address();
+    }
   }
   const Fd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!nothing.is_open()) throw_errno("open /dev/null");
-  Supervisor supervisor(options, signals, controller ? &*controller : nullptr);
+  Supervisor supervisor(options, signals, controllers);
   for (place.rank = 0; place.rank < options.size; ++place.rank) {
     const bool reads_ours = place.rank == 0 && isatty(STDIN_FILENO) == 0;
     supervisor.start({.program = program,

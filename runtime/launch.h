@@ -43,6 +43,7 @@ struct LaunchOptions {
   std::string interface;       // as Options::interface; empty: what the environment says
   Duration timeout{};          // as Options::timeout; zero: what the environment says
   WhenLost when_lost = WhenLost::kEndOthers;
+  bool standby = false;  // a second controller, which takes the place of the first if that dies
   Labels labels = Labels::kRank;
   Duration grace = seconds(5);            // between a death and TERM, and between TERM and KILL
   std::string controller_program;         // path of motley-controller; empty: it is searched

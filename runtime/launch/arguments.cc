@@ -111,6 +111,8 @@ class Parser {
       launch.grace = parse_seconds(name, value(), 0);
     } else if (name == "--elastic" && equals == word.npos) {
       launch.when_lost = WhenLost::kGoOn;
+    } else if (name == "--standby" && equals == word.npos) {
+      launch.standby = true;
     } else if (name == "--plain" && equals == word.npos) {
       launch.labels = Labels::kNone;
     } else if (name == "--controller_program") {
@@ -142,6 +144,7 @@ Runs N copies of a program on this host as the ranks of one job, and a controlle
   --elastic             when a rank dies, the others go on; 0 if any rank ends with 0. Named
                         after torchrun's and Horovod's word for jobs that may lose workers.
                         For programs that survive it, as with partial_reduce
+  --standby             a second controller, which takes over if the first dies
   --grace S             otherwise they get SIGTERM S seconds after it (5), then SIGKILL
   --plain               do not put the rank before each line of output
   --controller_program P  path of motley-controller, if it is not beside motley-run

@@ -35,11 +35,14 @@ std::string read_line(const Fd& fd) {
 }  // namespace
 
 ControllerProcess::ControllerProcess(const std::string& program, int size,
-                                     const std::vector<std::string>& environment) {
+                                     const std::vector<std::string>& environment,
+                                     const std::string& standby_for) {
   Pipe orders = make_pipe();
   Pipe answer = make_pipe();
+  std::vector<std::string> arguments = {program, "--orders", fmt::format("--size={}", size)};
+  if (!standby_for.empty()) arguments.push_back("--standby_for=" + standby_for);
   process_.emplace(SpawnOptions{.program = program,
-                                .arguments = {program, "--orders", fmt::format("--size={}", size)},
+                                .arguments = arguments,
                                 .environment = environment,
                                 .in = orders.read.get(),
                                 .out = answer.write.get()});

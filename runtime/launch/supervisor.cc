@@ -51,11 +51,11 @@ int SignalQueue::take() {
 }
 
 Supervisor::Supervisor(const LaunchOptions& options, SignalQueue& signals,
-                       ControllerProcess* controller)
+                       std::deque<ControllerProcess>& controllers)
     : options_(options),
       signals_(signals),
-      controller_(controller),
       policy_(options.size, options.when_lost, options.grace) {
+  for (ControllerProcess& controller : controllers) controllers_.push_back(&controller);
   sinks_.emplace_back(STDOUT_FILENO);
   // With one sink for both, no line cuts another in two, and lines keep their order.
   if (!is_same_file(STDOUT_FILENO, STDERR_FILENO)) sinks_.emplace_back(STDERR_FILENO);
@@ -188,11 +188,23 @@ void Supervisor::reap() {
   }
   std::ranges::stable_partition(over, [](const auto& one) { return one.second.signal != 0; });
   for (const auto& [rank, status] : over) ended(rank, status);
-  if (controller_ == nullptr) return;
-  if (const auto status = controller_->reap()) {
-    say(fmt::format("the controller {}. Ranks that need it will fail at their deadlines.",
-                    describe(*status)));
-    controller_ = nullptr;
+  reap_controllers();
+}
+
+void Supervisor::reap_controllers() {
+  for (std::size_t i = 0; i < controllers_.size();) {
+    const auto status = controllers_[i]->reap();
+    if (!status) {
+      ++i;
+      continue;
+    }
+    const std::string what =
+        fmt::format("the controller at {} {}", controllers_[i]->address(), describe(*status));
+    controllers_.erase(controllers_.begin() + static_cast<std::ptrdiff_t>(i));
+    say(controllers_.empty()
+            ? what + ". Ranks that need it will fail at their deadlines."
+            : fmt::format("{}. The job goes on with that at {}, without a standby.", what,
+                          controllers_.front()->address()));
   }
 }
 
@@ -204,7 +216,9 @@ void Supervisor::ended(int number, const ExitStatus& status) {
   rank.drained = now + kDrainTime;
   // First of all: the others shall not wait for it. One that left in good order is not lost, which
   // the controller knows.
-  if (controller_ != nullptr) controller_->report_lost(number, "it " + describe(status));
+  for (ControllerProcess* controller : controllers_) {
+    controller->report_lost(number, "it " + describe(status));
+  }
   for (Stream& stream : rank.streams) {
     for (int i = 0; i < kReadsAtEnd && stream.fd.is_open(); ++i) read_some(stream);
   }

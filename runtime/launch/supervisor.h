@@ -41,8 +41,9 @@ class SignalQueue {
 
 class Supervisor {
  public:
-  // `controller` may be null; both must outlive the supervisor.
-  Supervisor(const LaunchOptions& options, SignalQueue& signals, ControllerProcess* controller);
+  // `controllers`: none, one, or the first and its standby. All must outlive the supervisor.
+  Supervisor(const LaunchOptions& options, SignalQueue& signals,
+             std::deque<ControllerProcess>& controllers);
 
   // Starts the next rank.
   void start(SpawnOptions spawn);
@@ -74,6 +75,7 @@ class Supervisor {
   void take_signals();
   void signal_ranks(int signal);
   void reap();
+  void reap_controllers();
   void ended(int rank, const ExitStatus& status);
   void report(int rank, const ExitStatus& status, TimePoint now);
   void keep_time(TimePoint now);
@@ -81,7 +83,7 @@ class Supervisor {
 
   const LaunchOptions& options_;
   SignalQueue& signals_;
-  ControllerProcess* controller_;
+  std::vector<ControllerProcess*> controllers_;  // that run
   Clock& clock_ = Clock::real();
   TimePoint started_ = clock_.now();
   JobPolicy policy_;

@@ -49,6 +49,7 @@ TEST(Arguments, AreReadUpToTheProgram) {
                                                "eth1",
                                                "--timeout=2.5",
                                                "--elastic",
+                                               "--standby",
                                                "--grace",
                                                "0",
                                                "--controller-program",
@@ -65,6 +66,7 @@ TEST(Arguments, AreReadUpToTheProgram) {
   EXPECT_EQ(arguments.launch.interface, "eth1");
   EXPECT_EQ(arguments.launch.timeout, seconds(2.5));
   EXPECT_EQ(arguments.launch.when_lost, WhenLost::kGoOn);
+  EXPECT_TRUE(arguments.launch.standby);
   EXPECT_EQ(arguments.launch.grace, Duration::zero());
   EXPECT_EQ(arguments.launch.controller_program, "c");
   EXPECT_THAT(arguments.launch.command, ElementsAre("train", "-n", "--", "7"));
@@ -95,14 +97,15 @@ TEST(Arguments, AreRefusedByName) {
   EXPECT_THAT(complaint({"-n", "4", "--transport", "tcp"}),
               AllOf(HasSubstr("\"tcp\""), HasSubstr("shm")));
   EXPECT_THAT(complaint({"-n", "4", "--elastic=no"}), HasSubstr("--elastic=no"));
+  EXPECT_THAT(complaint({"-n", "4", "--standby=2"}), HasSubstr("--standby=2"));
   EXPECT_THAT(complaint({"-n", "4", "--fast"}), HasSubstr("--fast"));
 }
 
 TEST(Arguments, AreExplainedOnOneScreen) {
   const std::string help = help_text();
   EXPECT_LE(std::count(help.begin(), help.end(), '\n'), 25);
-  for (const char* option : {"-n", "--slow", "--transport", "--timeout", "--elastic", "--grace",
-                             "--controller_program", "--version"}) {
+  for (const char* option : {"-n", "--slow", "--transport", "--timeout", "--elastic", "--standby",
+                             "--grace", "--controller_program", "--version"}) {
     EXPECT_THAT(help, HasSubstr(option));
   }
 }

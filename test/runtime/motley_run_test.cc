@@ -316,6 +316,37 @@ TEST(MotleyRun, GoesOnFromTheLastCheckpointOfTheJobThatDied) {
   }
 }
 
+// The controllers among the children of `job`, in the order in which they were started.
+std::vector<pid_t> controllers_of(pid_t job) {
+  std::vector<pid_t> controllers;
+  for (const pid_t child : children_of(job)) {
+    std::ifstream file("/proc/" + std::to_string(child) + "/cmdline");
+    std::string text;
+    std::getline(file, text);
+    if (text.find("motley-controller") != text.npos) controllers.push_back(child);
+  }
+  return controllers;
+}
+
+// Each of the two in turn. Ranks that averaged go on with whichever is left, and make no more steps
+// alone than they may without one: those take no time at all.
+TEST(MotleyRun, GoesOnWithTheStandbyWhenAControllerIsKilled) {
+  for (const std::size_t killed : {0u, 1u}) {
+    ProgramRun job(command({"-n", "3", "--standby", "--", ALL_REDUCE_LOOP, "partial_reduce", "1"}));
+    for (const char* rank : {"[0] process ", "[1] process ", "[2] process "}) job.await(rank);
+    const std::vector<pid_t> controllers = controllers_of(job.pid());
+    ASSERT_THAT(controllers, testing::SizeIs(2));
+    ASSERT_EQ(kill(controllers[killed], SIGKILL), 0);
+    const auto result = job.wait();
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_THAT(result.error,
+                AllOf(HasSubstr("SIGKILL"), HasSubstr("The job goes on with that at")));
+    for (const char* rank : {"[0] finished", "[1] finished", "[2] finished"}) {
+      EXPECT_THAT(result.out, HasSubstr(rank)) << result.error;
+    }
+  }
+}
+
 TEST(MotleyRun, LetsPartialReduceGoOnWithoutTheDead) {
   ProgramRun job(command({"-n", "4", "--elastic", "--", ALL_REDUCE_LOOP, "partial_reduce", "1"}));
   const pid_t victim = std::stoi(job.await("[2] process "));
