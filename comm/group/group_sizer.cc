@@ -35,6 +35,7 @@ void GroupSizer::ready(int rank, Duration step, const Sketch& sketch, double mov
   }
   moved2_ += self.moved2;
   if (step <= Duration::zero()) return;
+  begun_ = true;
   ++steps_;
   step_sum_ += to_seconds(step);
   step_squares_ += to_seconds(step) * to_seconds(step);

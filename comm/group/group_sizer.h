@@ -46,8 +46,9 @@ class GroupSizer {
   void ready(int rank, Duration step, const Sketch& sketch, double moved);
   // A group of `members` ranks formed, which had waited for `waiting` together; `live` can come.
   void formed(int members, Duration waiting, int live);
-  // A rank has died, or come: whoever seemed alike may be no more.
-  void disturbed() noexcept { disturbed_ = true; }
+  // A rank has died, or come: whoever seemed alike may be no more. Before anybody's step is known
+  // nobody has seemed so: at the beginning of a training all come.
+  void disturbed() noexcept { disturbed_ = begun_; }
   // All were to average together, and those that had come went on without `missing` of `live`. The
   // second time in so many rounds of all, or if they are many, ranks are not alike any more.
   void left_some(int missing, int live) noexcept;
@@ -83,6 +84,7 @@ class GroupSizer {
   bool about_alike_ = true;  // so P had better divide the ranks
   bool gathers_ = false;
   int since_left_ = kForgotten;  // rounds of all since one without some
+  bool begun_ = false;           // a step is known
   // Since the last decision.
   std::uint64_t period_ = 1;
   int heard_ = 0;  // ranks that were ready

@@ -24,6 +24,16 @@ Matchmaker::Matchmaker(int size)
   for (int rank = 0; rank < size; ++rank) graph_.add(rank);
 }
 
+void Matchmaker::use(const Grouping& grouping) {
+  grouping_ = grouping;
+  begins_ = training() == 0;
+  sizer_ = GroupSizer(static_cast<int>(workers_.size()));
+  for (Worker& each : workers_) {
+    each.steps = false;
+    each.step = {};
+  }
+}
+
 void Matchmaker::add(int rank) {
   graph_.add(rank);
   worker(rank).steps = false;
@@ -44,6 +54,7 @@ int Matchmaker::group_size() const noexcept {
 void Matchmaker::ready(int rank, const Arrival& arrival, TimePoint now) {
   Worker& self = worker(rank);
   assert(!self.waits);
+  if (std::exchange(begins_, false)) gather_until_ = now + kGather;
   self.waits = true;
   self.takes = !arrival.gives;
   self.since = now;
@@ -80,6 +91,10 @@ void Matchmaker::remove(int rank) {
 
 std::vector<int> Matchmaker::next(TimePoint now) {
   hold_until_ = TimePoint::max();
+  if (now < gather_until_ && training() < static_cast<int>(workers_.size())) {
+    if (waiting() > 0) hold_until_ = gather_until_;
+    return {};
+  }
   const int givers = training() - static_cast<int>(takers_.size());
   if (givers <= 0) alone_ = takers_.size();
   alone_ = std::min(alone_, takers_.size());

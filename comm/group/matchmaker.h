@@ -30,11 +30,13 @@ class Matchmaker {
   // at least so many times the coefficient of variation of their steps.
   static constexpr double kPatience = 0.1;
   static constexpr double kDeviations = 6;
+  // For all to come to a training that is not the first: who does is not known before.
+  static constexpr Duration kGather = std::chrono::milliseconds(50);
 
   // Ranks 0 … size - 1, which all train.
   explicit Matchmaker(int size);
-  // Between trainings, when nobody waits.
-  void use(const Grouping& grouping) { grouping_ = grouping; }
+  // Between trainings, when nobody waits. Nothing is known of the next one's steps and models.
+  void use(const Grouping& grouping);
 
   // `rank` may be ready from now on; or no more: it is dead or has left.
   void add(int rank);
@@ -110,6 +112,8 @@ class Matchmaker {
     bool counted = false;
   } hold_;
   int vain_ = 0;                               // holds in a row
+  bool begins_ = false;                        // a training that is not the first
+  TimePoint gather_until_{};                   // of that
   int looked_at_ = -1;                         // by somebody_comes(), last
   TimePoint enough_since_ = TimePoint::max();  // there are P: of linger()
   TimePoint part_since_ = TimePoint::max();    // there are as many as if not all were to come

@@ -185,7 +185,31 @@ TEST(AdaptiveSize, WaitsForNoSlowOneOfFour) {
   EXPECT_GT(std::ranges::max(steps), 35);  // of 50 without waiting
 }
 
-// One that becomes slow holds the others up once, for a tenth of a step.
+// However the last one ended, and though ranks come one by one: the first is not alone for that.
+TEST(AdaptiveSize, BeginsEachTrainingWithAll) {
+  constexpr int kSize = 8;
+  Matchmaker matchmaker(kSize);
+  TimePoint now{};
+  for (int training = 0; training < 3; ++training) {
+    matchmaker.use({.group_size = 0});
+    for (int round = 0; round < 30; ++round, now += seconds(0.01)) {
+      std::size_t largest = 0;
+      int groups = 0;
+      for (int rank = 0; rank < kSize; ++rank) {
+        if (training > 0 && round == 0) matchmaker.add(rank);
+        matchmaker.ready(rank, {}, now + seconds(1e-4 * rank));
+        const std::size_t size = matchmaker.next(now + seconds(1e-4 * rank)).size();
+        largest = std::max(largest, size);
+        groups += size > 0 ? 1 : 0;
+      }
+      const bool is_first = training + round == 0;  // when all train, and no step is known
+      EXPECT_EQ(groups, is_first ? 2 : 1) << "round " << round << " of training " << training;
+      EXPECT_EQ(largest, is_first ? 4 : kSize) << "round " << round << " of " << training;
+    }
+    for (int rank = 0; rank < kSize; ++rank) matchmaker.retire(rank);
+  }
+}
+
 // One step in two hundred takes twice as long, as on a busy machine: the others go on without that
 // worker, once, and are not split for it.
 TEST(AdaptiveSize, ForgivesOneStepThatIsLate) {
@@ -205,6 +229,8 @@ TEST(AdaptiveSize, ForgivesOneStepThatIsLate) {
   EXPECT_GT(all, 800);  // of a thousand rounds
   EXPECT_EQ(split, 0);
 }
+
+// One that becomes slow holds the others up once, for a tenth of a step.
 TEST(AdaptiveSize, LeavesAStragglerBehindAtOnce) {
   double slowness = 1;
   const StepTime step_time = [&](int rank, std::mt19937_64& random) {
