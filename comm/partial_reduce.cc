@@ -127,7 +127,7 @@ void PartialReducer::Impl::announce(std::int64_t step, Duration eta) {
   check_left(step);
   if (comm.size() == 1) return;
   announcement = {step, comm.clock().now()};
-  if (eta <= Duration::zero()) eta = usual_eta;
+  if (eta <= Duration::zero()) eta = usual_eta.next().value_or(Duration{});
   if (eta <= Duration::zero()) return;
   ReadyNote note = last_note;
   note.grouping = grouping();
@@ -140,8 +140,7 @@ void PartialReducer::Impl::announce(std::int64_t step, Duration eta) {
 void PartialReducer::Impl::take_announcement(std::int64_t step, TimePoint now) {
   const auto made = std::exchange(announcement, std::nullopt);
   if (!made || made->step != step) return;
-  const Duration took = std::max(now - made->at, Duration(1));
-  usual_eta = usual_eta == Duration{} ? took : (3 * usual_eta + took) / 4;
+  usual_eta.took(std::max(now - made->at, Duration(1)));
 }
 
 // Half of the time left at most, so that there is time for another attempt, and in the end an end.

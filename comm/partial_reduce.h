@@ -122,9 +122,9 @@ class PartialReducer {
 
   // This worker will call average() with `step` after `eta`, say at the end of its backward pass:
   // then its group may be known when it does, and the way to the controller and back costs nothing.
-  // Without `eta`: after as long as it took of late; the first time that is not known, and nothing
-  // is told. Should it come later than its estimates usually err by, or not at all, its group goes
-  // on without it, and it gets another. Does not wait.
+  // Without `eta`: after as long as it took of late; nothing is told while that is not known, or
+  // varies by more than a seventh. Should it come later than its estimates usually err by, or not
+  // at all, its group goes on without it, and it gets another. Does not wait.
   void announce(std::int64_t step, Duration eta = {});
   // It will not, after all.
   void cancel_announcement();

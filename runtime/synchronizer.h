@@ -46,6 +46,9 @@ class Synchronizer {
   // Averages parameters [n] in place with other workers after local step `step`, which never
   // decreases. Same n and dtype on all workers. Throws what comm's calls throw.
   virtual SyncReport average(View parameters, std::int64_t step) = 0;
+  // average() with `step` comes when a step is made that begins now, and takes about as long as
+  // those before it. Does not wait.
+  virtual void announce(std::int64_t /*step*/) {}
   // True if an average can begin before all of a step is computed, in pieces: partial_reduce with
   // PartialOptions::piece_bytes. Then begin_average() may come before average(), with the same
   // parameters and step; and ready() for elements that will not change any more, as
@@ -68,6 +71,7 @@ class Synchronizer {
 struct SynchronizerOptions {
   int group_size = 2;      // partial_reduce, wait_avoiding: workers averaged at a time
   PartialOptions partial;  // partial_reduce: the rest, but for group_size and timeout
+  bool announces = true;   // partial_reduce: announce() is passed on, which hides the controller
   int local_steps = 4;     // local_sgd: from one average to the next
   int backup = 1;          // backup_workers: so many are not waited for, fewer than all
   int staleness = 4;       // parameter_server: steps ahead of the slowest, at most

@@ -91,6 +91,8 @@ bool Trainer::local_steps(const LocalStep& local_step) {
   for (std::int64_t i = 0; i < options_.sync_every; ++i) {
     const TimePoint start = comm_.clock().now();
     last_of_round_ = i + 1 == options_.sync_every;
+    // What is averaged in pieces is announced as it begins.
+    if (last_of_round_ && !in_pieces_) synchronizer_.announce(step_ + 1 + behind_);
     const bool more = local_step(step_);
     if (begun_ && !more) {
       throw Error(ErrorCode::kInvalid,

@@ -13,6 +13,7 @@
 #include "comm/executor/piece_average.h"
 #include "comm/group/patience.h"
 #include "comm/group/sketch.h"
+#include "comm/group/step_estimate.h"
 #include "comm/partial_reduce.h"
 
 namespace motley {
@@ -74,8 +75,8 @@ struct PartialReducer::Impl {
     TimePoint at;
   };
   std::optional<Announcement> announcement;
-  Duration usual_eta{};  // from announce() to average(), of late
-  int steps_away = 0;    // in a row, without a controller
+  StepEstimate usual_eta;  // from announce() to average()
+  int steps_away = 0;      // in a row, without a controller
   bool left = false;
 };
 

@@ -26,6 +26,7 @@ class PartialReduce final : public Synchronizer {
   PartialReduce(Communicator& comm, const SynchronizerOptions& options)
       : size_(comm.size()),
         overlaps_(options.partial.piece_bytes > 0),
+        announces_(options.announces),
         reducer_(comm, partial_options(options)),
         final_(comm, options.finish_timeout) {}
   const char* name() const noexcept override { return "partial_reduce"; }
@@ -39,6 +40,9 @@ class PartialReduce final : public Synchronizer {
   }
   void ready(std::size_t first, std::size_t count) override { reducer_.ready(first, count); }
 
+  void announce(std::int64_t step) override {
+    if (announces_) reducer_.announce(step);
+  }
   SyncReport average(View parameters, std::int64_t step) override {
     const bool begun = std::exchange(begun_, false);
     PartialResult result = begun ? reducer_.finish() : reducer_.average(parameters, step);
@@ -56,6 +60,7 @@ class PartialReduce final : public Synchronizer {
  private:
   int size_;
   bool overlaps_;
+  bool announces_;
   bool begun_ = false;
   PartialReducer reducer_;
   FinalAverage final_;

@@ -6,6 +6,7 @@
 
 #include "comm/group/group_table.h"
 #include "comm/group/patience.h"
+#include "comm/group/step_estimate.h"
 
 namespace motley {
 namespace {
@@ -354,6 +355,24 @@ TEST(GroupTable, AdoptsWhatAnotherControllerFormed) {
 
 // Scenario 22: no limit is a guess. It follows what averages took, of groups of the same size; and
 // should all have become slower at once, attempts after the first find out.
+// Nobody knows who comes to a training after all have left the one before.
+TEST(Matchmaker, WaitsAMomentForTheOthersOfALaterTraining) {
+  Matches matches;
+  for (int rank = 0; rank < 4; ++rank) matches.matchmaker.retire(rank);
+  matches.matchmaker.use({.group_size = 2});
+  matches.matchmaker.add(1);
+  matches.ready({1}, 100);
+  EXPECT_THAT(matches.next(100), IsEmpty());
+  EXPECT_EQ(matches.matchmaker.hold_until(), at(100) + Matchmaker::kGather);
+  matches.matchmaker.add(2);
+  matches.ready({2}, 110);
+  EXPECT_THAT(matches.next(110), IsEmpty());
+  EXPECT_THAT(matches.next(151), ElementsAre(1, 2));
+  matches.ready({1}, 160);
+  matches.matchmaker.retire(2);
+  EXPECT_THAT(matches.next(161), ElementsAre(1)) << "once, at the beginning";
+}
+
 TEST(Patience, Scenario22FollowsWhatAveragesTook) {
   Patience patience(seconds(0.2));
   for (int i = 0; i < 7; ++i) patience.took(3, seconds(1));
@@ -370,6 +389,24 @@ TEST(Patience, Scenario22FollowsWhatAveragesTook) {
   // All have become slower: half of those kept are enough.
   for (int i = 0; i < 17; ++i) patience.took(4, seconds(10));
   EXPECT_GE(*patience.limit(4, 0), seconds(10));
+}
+
+TEST(StepEstimate, TellsNothingOfStepsThatAreUnlike) {
+  StepEstimate estimate;
+  EXPECT_EQ(estimate.next(), std::nullopt);
+  estimate.took(seconds(1));
+  EXPECT_EQ(estimate.next(), seconds(1));
+  for (int i = 0; i < 20; ++i) {
+    estimate.took(seconds(i % 2 == 0 ? 0.95 : 1.05));
+    ASSERT_TRUE(estimate.next()) << i;
+    EXPECT_NEAR(to_seconds(*estimate.next()), 1, 0.05);
+  }
+  estimate.took(seconds(4));  // one that is late is not the last, as a rule
+  EXPECT_EQ(estimate.next(), std::nullopt);
+  int silent = 0;
+  for (; silent < 40 && !estimate.next(); ++silent) estimate.took(seconds(1));
+  EXPECT_GT(silent, 5);
+  EXPECT_LT(silent, 20);
 }
 
 }  // namespace

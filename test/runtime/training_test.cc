@@ -159,6 +159,42 @@ TEST(Trainer, AveragesEverySoManySteps) {
   });
 }
 
+// Keeps what it is told, in order.
+class Noting final : public Synchronizer {
+ public:
+  explicit Noting(std::vector<std::string>& notes) : notes_(notes) {}
+  const char* name() const noexcept override { return "noting"; }
+  bool survives_loss() const noexcept override { return true; }
+  void announce(std::int64_t step) override { note("announce", step); }
+  SyncReport average(View, std::int64_t step) override {
+    note("average", step);
+    return {.group = {0}};
+  }
+  SyncReport finish(View) override { return {.group = {0}}; }
+
+ private:
+  void note(const char* what, std::int64_t step) {
+    notes_.push_back(std::string(what) + " " + std::to_string(step));
+  }
+  std::vector<std::string>& notes_;
+};
+
+// As its last local step begins; not one of fewer steps, of which nobody knew.
+TEST(Trainer, AnnouncesEachAverage) {
+  test::run_ranks(1, [](Communicator& comm) {
+    std::vector<std::string> notes;
+    Noting synchronizer(notes);
+    Trainer trainer(comm, synchronizer, {.sync_every = 3});
+    std::vector<float> none;
+    trainer.run(none, [&](std::int64_t step) {
+      notes.push_back("step " + std::to_string(step));
+      return step < 4;
+    });
+    EXPECT_THAT(notes, ElementsAre("step 0", "step 1", "announce 3", "step 2", "average 3",
+                                   "step 3", "step 4", "average 4"));
+  });
+}
+
 TEST(Trainer, TakesTheTimeOfHooksOut) {
   test::run_ranks(1, [](Communicator& comm) {
     const auto synchronizer = make_synchronizer("none", comm, {});

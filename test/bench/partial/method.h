@@ -4,6 +4,7 @@
 //   partial_reduce:3                    three at a time; 0: adapted
 //   partial_reduce:3+lambda=0.9+guard=none+largest=5+linger=0.1
 //   partial_reduce:2+local=40           steps alone without a controller
+//   partial_reduce:2+silent             steps are not announced
 //   partial_reduce:2+all                moments are averaged, too
 //
 // Behind the colon stands the group size, or local steps, backup workers, rounds or staleness.
