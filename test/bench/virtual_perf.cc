@@ -3,15 +3,19 @@
 // workers lose to the machine is a parameter here: some steps take longer, at random.
 //
 //   virtual_perf [seeds [share of the steps that take one more]]        20 and 0 unless said
+//   virtual_perf moments [seeds]     what to do with momentum and Adam's moments at an average
 //
 // Times in base steps until the mean of all models has the loss, and its share of all_reduce's.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "comm/group/sketch.h"
 #include "comm/weights.h"
@@ -27,7 +31,7 @@ namespace {
 
 constexpr double kBase = 0.01;  // seconds, the step of formation.h
 constexpr double kJitter = 0.05;
-constexpr double kRate = 0.8;     // of learning
+constexpr double kRate = 0.8;     // of learning, by plain SGD
 constexpr int kLooks = 4;         // at the loss, in a base step
 constexpr double kLongest = 250;  // base steps
 
@@ -36,11 +40,27 @@ struct Setting {
   int slow;  // so many, four times
   double hiccups;
 };
+enum class Optimizing : std::uint8_t { kPlain, kMomentum, kAdam };
+// What becomes of a worker's moments when its model is averaged.
+enum class Moments : std::uint8_t { kAverage, kKeep, kReset };
 struct Method {
   const char* name;
   int group_size;  // of all: all_reduce
   Weighting weighting;
+  Optimizing optimizing = Optimizing::kPlain;
+  Moments moments = Moments::kAverage;
+  double rate = kRate;
 };
+
+std::unique_ptr<runtime::Optimizer> make_optimizer(const Method& method, ConstView parameters) {
+  if (method.optimizing == Optimizing::kAdam) {
+    return std::make_unique<runtime::Adam>(parameters,
+                                           runtime::AdamOptions{.learning_rate = method.rate});
+  }
+  const double momentum = method.optimizing == Optimizing::kMomentum ? 0.9 : 0;
+  return std::make_unique<runtime::Sgd>(
+      parameters, runtime::SgdOptions{.learning_rate = method.rate, .momentum = momentum});
+}
 
 class Training {
  public:
@@ -50,7 +70,9 @@ class Training {
         formation_(setting.workers,
                    {.group_size = method.group_size < 0 ? setting.workers : method.group_size},
                    steps_of(setting), seed) {
-    for (int rank = 0; rank < setting.workers; ++rank) workers_.emplace_back(problem, rank, seed);
+    for (int rank = 0; rank < setting.workers; ++rank) {
+      workers_.emplace_back(problem, method, rank, seed);
+    }
     formation_.arrival = [this](int rank) { return arrive(rank); };
     formation_.on_group = [this](const std::vector<int>& members) { average(members); };
   }
@@ -68,12 +90,15 @@ class Training {
 
  private:
   struct Worker {
-    Worker(const Problem& problem, int rank, std::uint64_t seed)
+    Worker(const Problem& problem, const Method& method, int rank, std::uint64_t seed)
         : model(problem.train.shape, problem.layers, {.seed = seed}),
-          sgd(model.parameters().values(), {.learning_rate = kRate}),
-          rows(runtime::make_generator({.seed = seed, .rank = rank, .purpose = "rows"})) {}
+          optimizer(make_optimizer(method, model.parameters().values())),
+          rows(runtime::make_generator({.seed = seed, .rank = rank, .purpose = "rows"})) {
+      optimizer->list(moments);
+    }
     runtime::Model<float> model;
-    runtime::Sgd sgd;
+    std::unique_ptr<runtime::Optimizer> optimizer;
+    runtime::State moments;
     std::mt19937_64 rows;
     Sketch last{};
     std::int64_t version = 0;
@@ -101,7 +126,7 @@ class Training {
     runtime::softmax_cross_entropy<float>(scores, batch.labels, d_scores);
     self.model.parameters().zero_gradients();
     self.model.backward(d_scores);
-    self.sgd.update(self.model.parameters().values(), self.model.parameters().gradients());
+    self.optimizer->update(self.model.parameters().values(), self.model.parameters().gradients());
     ++self.version;
     Matchmaker::Arrival arrival{.sketch = sketch_of(self.model.parameters().values())};
     if (std::exchange(self.began, true))
@@ -114,18 +139,46 @@ class Training {
     std::vector<std::int64_t> versions;
     for (const int rank : members) versions.push_back(worker(rank).version);
     const std::vector<double> weight = weights(method_.weighting, versions);
-    const std::span<float> first = worker(members[0]).model.parameters().values().as<float>();
-    std::vector<float> mean(first.size());
+    mix(members, weight, [](Worker& each) { return each.model.parameters().values(); });
+    for (std::size_t i = 0; i < worker(members[0]).moments.items().size(); ++i) {
+      average_moment(members, weight, i);
+    }
+    for (const int rank : members) {
+      Worker& each = worker(rank);
+      each.version = *std::max_element(versions.begin(), versions.end());
+      each.last = sketch_of(each.model.parameters().values());
+    }
+  }
+  // The floats of each member become their weighted mean.
+  template <class Floats>
+  void mix(const std::vector<int>& members, const std::vector<double>& weight, Floats floats) {
+    std::vector<float> mean(floats(worker(members[0])).count);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      const std::span<const float> own = worker(members[i]).model.parameters().values().as<float>();
+      const auto own = floats(worker(members[i])).template as<const float>();
       for (std::size_t j = 0; j < mean.size(); ++j)
         mean[j] += static_cast<float>(weight[i]) * own[j];
     }
     for (const int rank : members) {
-      Worker& each = worker(rank);
-      std::copy(mean.begin(), mean.end(), each.model.parameters().values().as<float>().begin());
-      each.version = *std::max_element(versions.begin(), versions.end());
-      each.last = sketch_of(each.model.parameters().values());
+      std::copy(mean.begin(), mean.end(), floats(worker(rank)).template as<float>().begin());
+    }
+  }
+  // As state_sync.h would: moments by their mean, a step counter by the largest.
+  void average_moment(const std::vector<int>& members, const std::vector<double>& weight,
+                      std::size_t item) {
+    const auto view = [item](Worker& each) { return each.moments.items()[item].data; };
+    if (method_.moments == Moments::kKeep) return;
+    if (method_.moments == Moments::kReset) {
+      for (const int rank : members) {
+        const View part = view(worker(rank));
+        std::fill_n(part.data, part.size_bytes(), std::byte{});
+      }
+    } else if (view(worker(members[0])).dtype == DType::kFloat32) {
+      mix(members, weight, view);
+    } else {
+      std::int64_t most = 0;
+      for (const int rank : members)
+        most = std::max(most, view(worker(rank)).as<const std::int64_t>()[0]);
+      for (const int rank : members) view(worker(rank)).as<std::int64_t>()[0] = most;
     }
   }
   double loss() {
@@ -149,6 +202,25 @@ class Training {
   int groups_ = 0, parts_ = 0;
 };
 
+// Base steps of so many seeds from `first` on, and their 95 % interval.
+struct Times {
+  double mean = 0;
+  double interval = 0;
+  double share_of_parts = 0;
+};
+Times times_of(const Problem& problem, const Setting& setting, const Method& method, int first,
+               int seeds) {
+  double sum = 0, squares = 0, parts = 0;
+  for (int seed = first; seed < first + seeds; ++seed) {
+    Training training(problem, setting, method, static_cast<std::uint64_t>(seed));
+    const double time = training.run();
+    sum += time / seeds;
+    squares += time * time / seeds;
+    parts += training.share_of_parts() / seeds;
+  }
+  return {sum, 1.96 * std::sqrt(std::max(0.0, squares - sum * sum) / seeds), parts};
+}
+
 void print_all(int seeds, double hiccups) {
   const Problem problem = make_problem("small", MOTLEY_DIGITS);
   const Weighting half{.rule = WeightRule::kExponential, .lambda = 0.5};
@@ -168,20 +240,54 @@ void print_all(int seeds, double hiccups) {
                                                      {4, 2, hiccups}}) {
     double all_reduce = 0;
     for (const Method& method : methods) {
-      double sum = 0, squares = 0, parts = 0;
-      for (int seed = 1; seed <= seeds; ++seed) {
-        Training training(problem, setting, method, static_cast<std::uint64_t>(seed));
-        const double time = training.run();
-        sum += time / seeds;
-        squares += time * time / seeds;
-        parts += training.share_of_parts() / seeds;
-      }
-      if (method.group_size < 0) all_reduce = sum;
+      const Times times = times_of(problem, setting, method, 1, seeds);
+      if (method.group_size < 0) all_reduce = times.mean;
       fmt::print("| {}, {} slow | {} | {:.1f}±{:.1f} | {:.2f} | {:.0f} % |\n", setting.workers,
-                 setting.slow, method.name, sum,
-                 1.96 * std::sqrt(std::max(0.0, squares - sum * sum) / seeds), sum / all_reduce,
-                 100 * parts);
+                 setting.slow, method.name, times.mean, times.interval, times.mean / all_reduce,
+                 100 * times.share_of_parts);
       std::fflush(stdout);
+    }
+  }
+}
+
+// Each policy at the best rate of one grid, among workers that are alike, with seeds of its own.
+void print_moments(int seeds) {
+  constexpr int kTuningSeed = 1000, kTuningSeeds = 4;
+  const Problem problem = make_problem("small", MOTLEY_DIGITS);
+  const Weighting half{.rule = WeightRule::kExponential, .lambda = 0.5};
+  const std::vector<std::pair<const char*, Optimizing>> optimizers = {
+      {"momentum 0.9", Optimizing::kMomentum}, {"Adam", Optimizing::kAdam}};
+  const std::vector<std::pair<const char*, Moments>> policies = {
+      {"averaged", Moments::kAverage}, {"kept", Moments::kKeep}, {"reset", Moments::kReset}};
+  fmt::print("8 workers, {} seeds; base steps to loss {}\n\n", seeds, problem.target);
+  fmt::print("| optimizer | method | moments | rate | alike | one x4 | half x4 |\n");
+  fmt::print("|-|-|-|-|-|-|-|\n");
+  for (const auto& [optimizer, optimizing] : optimizers) {
+    for (Method method : {Method{"all_reduce", -1, {}}, Method{"P-R 2", 2, {}},
+                          Method{"P-R 3", 3, {}}, Method{"P-R adapted, λ", 0, half}}) {
+      for (const auto& [policy, moments] : policies) {
+        method.optimizing = optimizing;
+        method.moments = moments;
+        double best = kLongest;
+        double rate = 0;
+        const bool adam = optimizing == Optimizing::kAdam;
+        for (const double each :
+             adam ? std::vector{0.01, 0.03, 0.1, 0.2} : std::vector{0.1, 0.2, 0.4, 0.8, 1.6}) {
+          method.rate = each;
+          const double time = times_of(problem, {8, 0, 0}, method, kTuningSeed, kTuningSeeds).mean;
+          if (time >= best) continue;
+          best = time;
+          rate = each;
+        }
+        method.rate = rate;
+        fmt::print("| {} | {} | {} | {} |", optimizer, method.name, policy, rate);
+        for (const int slow : {0, 1, 4}) {
+          const Times times = times_of(problem, {8, slow, 0}, method, 1, seeds);
+          fmt::print(" {:.1f}±{:.1f} |", times.mean, times.interval);
+        }
+        fmt::print("\n");
+        std::fflush(stdout);
+      }
     }
   }
 }
@@ -190,6 +296,10 @@ void print_all(int seeds, double hiccups) {
 }  // namespace motley::bench
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1] == std::string_view("moments")) {
+    motley::bench::print_moments(argc > 2 ? std::max(1, std::atoi(argv[2])) : 20);
+    return 0;
+  }
   motley::bench::print_all(argc > 1 ? std::max(1, std::atoi(argv[1])) : 20,
                            argc > 2 ? std::atof(argv[2]) : 0);
 }

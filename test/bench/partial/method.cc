@@ -28,6 +28,8 @@ bool set_option(Method& method, const std::string& key, const std::string& value
   PartialOptions& partial = method.options.partial;
   if (key == "all") {
     method.average_all = true;
+  } else if (key == "bare") {
+    method.average_bare = true;
   } else if (key == "silent") {
     method.options.announces = false;
   } else if (key == "damped") {

@@ -6,6 +6,7 @@
 //   partial_reduce:2+local=40           steps alone without a controller
 //   partial_reduce:2+silent             steps are not announced
 //   partial_reduce:2+all                moments are averaged, too
+//   partial_reduce:2+bare               BatchNorm's running means and variances are not
 //
 // Behind the colon stands the group size, or local steps, backup workers, rounds or staleness.
 #pragma once
@@ -19,7 +20,8 @@ namespace motley::bench {
 struct Method {
   std::string name;
   runtime::SynchronizerOptions options;
-  bool average_all = false;  // of a worker's state
+  bool average_all = false;   // of a worker's state
+  bool average_bare = false;  // parameters alone: no running means and variances
 };
 
 // Throws kInvalid, quoting what is not understood.

@@ -145,7 +145,7 @@ class Worker {
   // Running means and variances go with the parameters, if there are any.
   bool carries_state(const runtime::Synchronizer& synchronizer) {
     const bool more_than_parameters = all_.items().size() > model_.parameters().shapes().size();
-    return more_than_parameters && synchronizer.mixes();
+    return more_than_parameters && synchronizer.mixes() && !method_.average_bare;
   }
   bool goes_on(std::int64_t number) const {
     return trial_.samples > 0 ? number < own_steps_ : !ended_;
