@@ -210,6 +210,25 @@ TEST(AdaptiveSize, BeginsEachTrainingWithAll) {
   }
 }
 
+// Nobody knows who comes to a training after all have left the one before.
+TEST(LaterTraining, WaitsAMomentForTheOthers) {
+  Matchmaker matchmaker(4);
+  for (int rank = 0; rank < 4; ++rank) matchmaker.retire(rank);
+  matchmaker.use({.group_size = 2});
+  const TimePoint start = TimePoint{} + seconds(0.1);
+  matchmaker.add(1);
+  matchmaker.ready(1, {}, start);
+  EXPECT_TRUE(matchmaker.next(start).empty());
+  EXPECT_EQ(matchmaker.hold_until(), start + Matchmaker::kGather);
+  matchmaker.add(2);
+  matchmaker.ready(2, {}, start + seconds(0.01));
+  EXPECT_TRUE(matchmaker.next(start + seconds(0.01)).empty());
+  EXPECT_EQ(matchmaker.next(start + seconds(0.051)), (std::vector<int>{1, 2}));
+  matchmaker.ready(1, {}, start + seconds(0.06));
+  matchmaker.retire(2);
+  EXPECT_EQ(matchmaker.next(start + seconds(0.061)), (std::vector<int>{1})) << "at the beginning";
+}
+
 // One step in two hundred takes twice as long, as on a busy machine: the others go on without that
 // worker, once, and are not split for it.
 TEST(AdaptiveSize, ForgivesOneStepThatIsLate) {

@@ -355,24 +355,6 @@ TEST(GroupTable, AdoptsWhatAnotherControllerFormed) {
 
 // Scenario 22: no limit is a guess. It follows what averages took, of groups of the same size; and
 // should all have become slower at once, attempts after the first find out.
-// Nobody knows who comes to a training after all have left the one before.
-TEST(Matchmaker, WaitsAMomentForTheOthersOfALaterTraining) {
-  Matches matches;
-  for (int rank = 0; rank < 4; ++rank) matches.matchmaker.retire(rank);
-  matches.matchmaker.use({.group_size = 2});
-  matches.matchmaker.add(1);
-  matches.ready({1}, 100);
-  EXPECT_THAT(matches.next(100), IsEmpty());
-  EXPECT_EQ(matches.matchmaker.hold_until(), at(100) + Matchmaker::kGather);
-  matches.matchmaker.add(2);
-  matches.ready({2}, 110);
-  EXPECT_THAT(matches.next(110), IsEmpty());
-  EXPECT_THAT(matches.next(151), ElementsAre(1, 2));
-  matches.ready({1}, 160);
-  matches.matchmaker.retire(2);
-  EXPECT_THAT(matches.next(161), ElementsAre(1)) << "once, at the beginning";
-}
-
 TEST(Patience, Scenario22FollowsWhatAveragesTook) {
   Patience patience(seconds(0.2));
   for (int i = 0; i < 7; ++i) patience.took(3, seconds(1));
