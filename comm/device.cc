@@ -54,6 +54,13 @@ DeviceMemory device_memory() {
   return memory;
 }
 
+std::size_t device_shared_bytes() {
+  int bytes = 0;
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()),
+        "asking how much shared memory a block may have");
+  return static_cast<std::size_t>(bytes);
+}
+
 Memory memory_of(const void* data) {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, data), "asking where memory lies");

@@ -43,6 +43,8 @@ struct DeviceMemory {
   std::size_t total = 0;
 };
 DeviceMemory device_memory();
+// Bytes of shared memory that a block may ask for on the current device.
+std::size_t device_shared_bytes();
 
 // Where the memory at `data` lies. Memory that CUDA does not know is the host's.
 Memory memory_of(const void* data);

@@ -24,6 +24,7 @@ int current_device() { unavailable(); }
 UseDevice::UseDevice(int) : before_(0) { unavailable(); }
 UseDevice::~UseDevice() = default;
 DeviceMemory device_memory() { unavailable(); }
+std::size_t device_shared_bytes() { unavailable(); }
 Memory memory_of(const void*) { return Memory::kHost; }
 
 Stream::Stream() { unavailable(); }

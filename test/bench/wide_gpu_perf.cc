@@ -11,6 +11,7 @@
 
 #include "comm/clock.h"
 #include "comm/error.h"
+#include "test/bench/wide/bench_main.h"
 #include "test/bench/wide_gpu/resident_batch.h"
 #include "test/wide/skewed_rows.h"
 #include "wide/device/engine.h"
@@ -79,7 +80,7 @@ void measure(const ModelOptions& options, const Dataset& data, double bytes_a_se
   const Dataset part = rows_of(data, first);
   const Samples few = model.prepare(part);
   ResidentBatch batch(model, few);
-  const FlowShape shape = flow_shape(batch.state(), batch.arrays().rows);
+  const FlowShape shape = flow_shape(batch.job(), batch.arrays().rows);
   const auto rows = static_cast<double>(few.rows());
   const auto resident = [&](auto pass) {
     return rows * rate_of([&] {
@@ -96,10 +97,10 @@ void measure(const ModelOptions& options, const Dataset& data, double bytes_a_se
              flow / 1e3, exact / 1e3, stages / 1e3, share);
 }
 
-int run() {
+void run() {
   if (device_count() == 0) {
     std::puts("wide_gpu_perf: this process has no CUDA device, so there is nothing to measure.");
-    return 0;
+    return;
   }
   const Dataset data =
       FLAGS_train.empty()
@@ -118,18 +119,9 @@ int run() {
   measure({.kind = ModelKind::kFm, .factors = 8}, data, bytes_a_second);
   measure({.kind = ModelKind::kFm, .factors = 16}, data, bytes_a_second);
   if (!data.fields.empty()) measure({.kind = ModelKind::kFfm, .factors = 4}, data, bytes_a_second);
-  return 0;
 }
 
 }  // namespace
 }  // namespace motley::wide
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    return motley::wide::run();
-  } catch (const motley::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return motley::wide::bench_main(argc, argv, motley::wide::run); }

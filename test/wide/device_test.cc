@@ -167,6 +167,34 @@ TEST_P(DeviceEngine, LearnsAsMuchRowByRowAsBatchesDo) {
   EXPECT_LT(device.loss, 1.01 * cpu.loss);
 }
 
+// sm_86, sm_80 and sm_90 give a block so much.
+TEST_P(DeviceEngine, KeepsAsManyHotSlotsAsADeviceHasRoomFor) {
+  const Layout layout = Layout::of({.kind = GetParam().kind, .factors = GetParam().factors},
+                                   100'000, GetParam().kind == ModelKind::kFfm ? 39 : 0);
+  Floats none(layout.linear(1));
+  const DeviceJob job{.state = state_at(none.data(), layout)};
+  std::uint32_t before = 0;
+  for (const std::size_t bytes :
+       {std::size_t{99} << 10, std::size_t{163} << 10, std::size_t{227} << 10}) {
+    FlowShape shape = flow_shape(job, 5000, bytes);
+    EXPECT_LE(flow_shared_bytes(job.state, shape), bytes - 1024);
+    EXPECT_GE(shape.hot, std::max(before, 1u));
+    before = shape.hot;
+    if (shape.hot == 2048) continue;
+    ++shape.hot;
+    EXPECT_GT(flow_shared_bytes(job.state, shape), bytes - 1024);
+  }
+  EXPECT_EQ(flow_shape(job, 5000).hot, before) << "the emulator has what sm_90 has";
+}
+
+TEST(DeviceEngineOn, RefusesATileThatADeviceHasNoRoomFor) {
+  const Layout layout = Layout::of({.kind = ModelKind::kFfm, .factors = 4}, 10, 90);
+  Floats none(layout.size());
+  const DeviceJob job{.state = state_at(none.data(), layout)};
+  EXPECT_GT(flow_shape(job, 100, std::size_t{227} << 10).hot, 0u);
+  EXPECT_THROW(flow_shape(job, 100, std::size_t{99} << 10), Error);
+}
+
 // An epoch of a9a, 32,561 rows.
 struct A9a {
   Dataset train = read_file(MOTLEY_A9A "/a9a");

@@ -94,8 +94,7 @@ class DeviceFlow final : public Flow {
   }
 
   void train_rows(const DeviceJob& job, const BatchArrays& batch, double* loss) {
-    const FlowShape shape =
-        flow_.shape.tile_rows > 0 ? flow_.shape : flow_shape(job.state, batch.rows);
+    const FlowShape shape = flow_.shape.tile_rows > 0 ? flow_.shape : flow_shape(job, batch.rows);
     flow_on_device(job, batch, shape, loss, stream_.work());
   }
 

@@ -16,9 +16,9 @@ namespace motley::wide {
 
 // What tests choose; 0: what suits model and batch.
 struct DeviceFlowOptions {
-  unsigned blocks = 0;               // of each kernel's grid
-  std::size_t copied_rows = 65'536;  // at a time, row by row and for scores
-  FlowShape shape{.tile_rows = 0};   // if it has tile_rows
+  unsigned blocks = 0;                // of each kernel's grid
+  std::size_t copied_rows = 262'144;  // at a time, row by row and for scores
+  FlowShape shape{.tile_rows = 0};    // if it has tile_rows
 };
 
 // Throws kInvalid, naming what devices train, for a model that they do not.

@@ -19,7 +19,7 @@
 namespace motley::simt {
 
 // Accesses of warps to global memory. What lanes of a warp access at the same place of the program
-// for the k-th time each is one instruction.
+// for the k-th time each since the block's last barrier is one instruction.
 struct Traffic {
   std::uint64_t instructions = 0;
   std::uint64_t bytes = 0;    // different ones, of each instruction

@@ -176,6 +176,7 @@ void Checker::block_met(BlockRunner& runner) {
                       Symbols::get().place(thread.place)));
     }
   }
+  costs_.block_met();
   shared_.block_met();
   global_.block_met();
 }

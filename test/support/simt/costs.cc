@@ -56,6 +56,9 @@ void Costs::touch(const Thread& thread, const Access& access, Space space) {
   Place& place = warps_[thread.rank / kLanes].places[key];
   place.kind = access.kind;
   place.space = space;
+  // Behind a barrier lanes are side by side again, however often each was here before.
+  if (std::exchange(place.barriers, barriers_) != barriers_)
+    place.times.fill(static_cast<std::uint32_t>(place.instructions.size()));
   const std::size_t time = place.times[thread.lane]++;
   if (place.instructions.size() <= time) place.instructions.resize(time + 1);
   Instruction& instruction = place.instructions[time];

@@ -18,6 +18,8 @@ class Costs {
   void block_begins(unsigned threads);
   void touch(const Thread& thread, const Access& access, Space space);
   void enter(const Thread& thread, const void* place);
+  // All threads are at a barrier.
+  void block_met() { ++barriers_; }
   // Adds the block to the sums.
   void block_ends();
   // All but the name, of the grid.
@@ -34,6 +36,7 @@ class Costs {
     Access::Kind kind = Access::Kind::kRead;
     Space space = Space::kGlobal;
     std::array<std::uint32_t, kLanes> times{};  // of each lane
+    std::uint64_t barriers = 0;                 // of the block, when it was last counted
     std::vector<Instruction> instructions;
   };
   struct Step {
@@ -52,6 +55,7 @@ class Costs {
 
   void add(const Place& place, const Instruction& instruction);
 
+  std::uint64_t barriers_ = 0;
   std::vector<WarpCosts> warps_;
   std::unordered_map<const void*, std::uint64_t> shared_atomics_;  // of the block
   std::unordered_map<const void*, std::uint64_t> global_atomics_;

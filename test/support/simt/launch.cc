@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "comm/device.h"
 #include "test/support/device_emulated.h"
 #include "test/support/simt/block.h"
 #include "test/support/simt/watch.h"
@@ -76,4 +77,7 @@ dim3 block_shape() noexcept { return current()->runner->shape().block; }
 dim3 grid_shape() noexcept { return current()->runner->shape().grid; }
 
 }  // namespace simt
+
+std::size_t device_shared_bytes() { return simt::kMostSharedBytes; }
+
 }  // namespace motley

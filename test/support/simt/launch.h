@@ -42,8 +42,8 @@ struct Shape {
   std::size_t shared_bytes = 0;
 };
 
-// As large as the smallest of the devices that we build for allows.
-inline constexpr std::size_t kMostSharedBytes = std::size_t{163} << 10;
+// As much as a device of sm_90 gives a block.
+inline constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
 inline constexpr unsigned kMostThreads = 1024;
 
 // Puts the kernel into the stream, null being the default one. False where a device would refuse

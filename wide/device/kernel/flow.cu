@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "wide/device/kernel/by_field.h"
-#include "wide/device/kernel/field_rows.cuh"
 #include "wide/device/kernel/hot.cuh"
 
 namespace motley::wide {
@@ -153,25 +152,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Hot hot = Hot::at(dynamic_shared<float>(), 4 * kQuads, shape);
   double losses = 0;
   for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
-    begin_tile(hot, job.state);
-    __syncthreads();
-    const std::uint32_t begin = tile * shape.tile_rows;
-    const std::uint32_t end = b.rows - begin < shape.tile_rows ? b.rows : begin + shape.tile_rows;
-    RowPass<kQuads> pass(job, b, hot);
-    const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
-    for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp; base < end;
-         base += kWarps * kRowsOfWarp) {
-      float own = 0;  // the score of this lane's row
-      const RowHead head = for_rows(b, base, end, [&](const RowHead& of_row, std::uint32_t, int i) {
-        const float score = pass.run(of_row);
-        if (static_cast<int>(lane) == i) own = score;
-      });
-      if (lane < kRowsOfWarp && base + lane < end) losses += loss_of_row(job.loss, head, own);
-    }
-    if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
-    __syncthreads();
-    end_tile(hot, job);
-    __syncthreads();
+    learn_tile(hot, job, shape, b.rows, tile, [&](std::uint32_t begin, std::uint32_t end) {
+      RowPass<kQuads> pass(job, b, hot);
+      const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
+      for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp; base < end;
+           base += kWarps * kRowsOfWarp) {
+        float own = 0;  // the score of this lane's row
+        const auto learn = [&](const RowHead& of_row, std::uint32_t, int i) {
+          const float score = pass.run(of_row);
+          if (static_cast<int>(lane) == i) own = score;
+        };
+        const RowHead head = for_rows(b, base, end, learn);
+        if (lane < kRowsOfWarp && base + lane < end) losses += loss_of_row(job.loss, head, own);
+      }
+      if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
+      __syncthreads();
+    });
   }
   add_losses(losses, loss);
 }
@@ -179,23 +175,31 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept {
-  const std::size_t tile = state.fields > 0 ? FieldTile::floats(state.fields) : 0;
+  const std::size_t tile = state.fields > 0 ? flow_floats(state.fields) : 0;
   return sizeof(float) * (tile + Hot::floats(state.width, shape));
 }
 
-FlowShape flow_shape(const DeviceState& state, std::uint32_t rows) {
-  // What every device that we build for gives a block, less what kernels have beside it.
-  constexpr std::size_t kShared = std::size_t{160} << 10;
-  constexpr std::uint32_t kMostHot = 1024;
+FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes) {
+  if (shared_bytes == 0) shared_bytes = device_shared_bytes();
+  constexpr std::size_t kBeside = 1024;  // what kernels have beside it
+  constexpr std::uint32_t kMostHot = 2048;
+  const DeviceState& state = job.state;
   FlowShape shape;
+  if (job.optimizer == Optimizer::kSgd) shape.step_rows = 32;
+  if (state.fields > 0) shape.hottest = 32;
   shape.replicas = state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
+  const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
+  if (none > shared_bytes) {
+    throw Error(ErrorCode::kInvalid,
+                "train on a device: the tile of " + std::to_string(state.fields) +
+                    " fields takes " + std::to_string(none) + " bytes of shared memory, but a " +
+                    "block of this device has " + std::to_string(shared_bytes) +
+                    ". Use fewer fields, or the CPU");
+  }
   shape.hot = 1;
-  const std::size_t first = flow_shared_bytes(state, shape);
-  shape.hot = 2;
-  const std::size_t each = flow_shared_bytes(state, shape) - first;
-  const std::size_t room = kShared > first ? (kShared - first) / each : 0;
-  shape.hot =
-      static_cast<std::uint32_t>(std::min({std::size_t{state.slots}, std::size_t{kMostHot}, room}));
+  const std::size_t each = flow_shared_bytes(state, shape) + kBeside - none;
+  shape.hot = static_cast<std::uint32_t>(
+      std::min({std::size_t{state.slots}, std::size_t{kMostHot}, (shared_bytes - none) / each}));
   shape.blocks = std::max(1u, blocks_for(rows, shape.tile_rows));
   return shape;
 }

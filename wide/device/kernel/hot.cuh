@@ -14,7 +14,7 @@ struct Hot {
   float* gradients;  // [replicas][hot][stride()]: of factors, then the linear one
   unsigned* counts;  // [hot]: edges of the tile
   float* bias;       // [2]: as it was, and its gradient
-  std::uint32_t hot, width, replicas;
+  std::uint32_t hot, hottest, width, replicas;
 
   static std::size_t floats(std::size_t width, const FlowShape& shape) {
     return shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2;
@@ -22,6 +22,7 @@ struct Hot {
   __device__ static Hot at(float* memory, std::uint32_t width, const FlowShape& shape) {
     Hot h;
     h.hot = shape.hot;
+    h.hottest = shape.hottest < shape.hot ? shape.hottest : shape.hot;
     h.width = width;
     h.replicas = shape.replicas;
     h.factors = memory;
@@ -43,19 +44,22 @@ __device__ inline float* all_factors_of(const DeviceState& s, std::uint32_t slot
   return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
 }
 
-// A barrier has to follow.
-__device__ inline void begin_tile(const Hot& h, const DeviceState& state) {
+// Takes the weights of slots [0, slots) and of the bias, and begins new sums of their gradients. A
+// barrier has to follow.
+__device__ inline void take_hot(const Hot& h, const DeviceState& state, std::uint32_t slots) {
   const std::uint32_t quads = h.width / 4;
-  for (std::uint32_t i = threadIdx.x; i < h.hot * quads; i += kThreads) {
+  for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
     const float* const from = all_factors_of(state, i / quads) + 4 * (i % quads);
     Quad::load(from).store(h.factors + 4 * std::size_t{i});
   }
-  for (std::uint32_t slot = threadIdx.x; slot < h.hot; slot += kThreads) {
+  for (std::uint32_t slot = threadIdx.x; slot < slots; slot += kThreads) {
     h.linear[slot] = linear_of(state, slot)[0];
     h.counts[slot] = 0;
   }
-  const std::uint32_t sums = h.replicas * h.hot * h.stride();
-  for (std::uint32_t i = threadIdx.x; i < sums; i += kThreads) h.gradients[i] = 0;
+  for (std::uint32_t replica = 0; replica < h.replicas; ++replica) {
+    float* const sums = h.gradient_of(replica, 0);
+    for (std::uint32_t i = threadIdx.x; i < slots * h.stride(); i += kThreads) sums[i] = 0;
+  }
   if (threadIdx.x == 0) {
     h.bias[0] = state.shared[Layout::kBias];
     h.bias[1] = 0;
@@ -77,11 +81,11 @@ __device__ inline Quad sum_of_replicas(const Hot& h, std::uint32_t slot, std::ui
   return sum;
 }
 
-// Updates the hot slots and the bias by what the tile has summed up, between two barriers.
-__device__ inline void end_tile(const Hot& h, const DeviceJob& job) {
+// Updates slots [0, slots) and the bias by what has been summed up, between two barriers.
+__device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_t slots) {
   const DeviceState& state = job.state;
   const std::uint32_t quads = h.width / 4;
-  for (std::uint32_t i = threadIdx.x; i < h.hot * quads; i += kThreads) {
+  for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
     const std::uint32_t slot = i / quads, quad = i % quads;
     if (h.counts[slot] == 0 || (state.fields > 0 && quad >= state.fields)) continue;
     const Quad gradient = sum_of_replicas(h, slot, 4 * quad);
@@ -94,7 +98,7 @@ __device__ inline void end_tile(const Hot& h, const DeviceJob& job) {
     add_step(job.optimizer, s, at, h.width, gradient, job.factors,
              static_cast<float>(h.counts[slot]));
   }
-  for (std::uint32_t slot = threadIdx.x; slot < h.hot; slot += kThreads) {
+  for (std::uint32_t slot = threadIdx.x; slot < slots; slot += kThreads) {
     if (h.counts[slot] == 0) continue;
     float gradient = 0;
     for (std::uint32_t replica = 0; replica < h.replicas; ++replica)
@@ -111,6 +115,26 @@ __device__ inline void end_tile(const Hot& h, const DeviceJob& job) {
     load_others(s, bias, state.shared_stride, state.planes);
     add_step(job.optimizer, s, bias, state.shared_stride, One(h.bias[1]), job.shared, 1.0f);
     atomicAdd(state.shared + Layout::kUpdates, 1.0f);
+  }
+}
+
+// Goes through a tile's rows: body(begin, end) for those between two steps of the hottest slots,
+// with all threads; it ends with a barrier.
+template <class Body>
+__device__ void learn_tile(const Hot& h, const DeviceJob& job, const FlowShape& shape,
+                           std::uint32_t rows, std::uint32_t tile, const Body& body) {
+  const std::uint32_t begin = tile * shape.tile_rows;
+  const std::uint32_t end = rows - begin < shape.tile_rows ? rows : begin + shape.tile_rows;
+  std::uint32_t slots = h.hot;
+  for (std::uint32_t from = begin; from < end;) {
+    const std::uint32_t to = end - from <= shape.step_rows ? end : from + shape.step_rows;
+    take_hot(h, job.state, slots);
+    __syncthreads();
+    body(from, to);
+    slots = to == end ? h.hot : h.hottest;
+    step_hot(h, job, slots);
+    __syncthreads();
+    from = to;
   }
 }
 
