@@ -19,6 +19,7 @@
 
 #include "comm/clock.h"
 #include "comm/error.h"
+#include "test/bench/wide/bench_main.h"
 #include "test/wide/skewed_rows.h"
 #include "wide/disk_run.h"
 
@@ -149,7 +150,7 @@ double in_child(const std::function<double()>& body) {
   return result;
 }
 
-int run() {
+void run() {
   const std::string file = FLAGS_folder + "/disk_perf.svm";
   const std::size_t rows = write_rows(file);
   const Limit limit;
@@ -171,18 +172,9 @@ int run() {
   }
   fmt::print("best of {}: {:.2f}\n", FLAGS_rounds, disk / memory);
   std::filesystem::remove(file);
-  return 0;
 }
 
 }  // namespace
 }  // namespace motley::wide
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    return motley::wide::run();
-  } catch (const motley::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return motley::wide::bench_main(argc, argv, motley::wide::run); }

@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "test/bench/wide/bench_main.h"
 #include "test/bench/wide/memory_limit.h"
 #include "test/bench/wide/peers.h"
 #include "wide/reader.h"
@@ -178,7 +179,7 @@ void print(const std::string& model, const std::map<int, Row>& by_threads, doubl
   std::fflush(stdout);
 }
 
-int run() {
+void run() {
   std::string folder = std::filesystem::temp_directory_path() / "motley_wide_perf_XXXXXX";
   std::vector<Peer> peers;
   TrainingFiles files;
@@ -213,18 +214,9 @@ int run() {
     print(model, by_threads, rows, features);
   }
   if (FLAGS_versus) std::filesystem::remove_all(folder);
-  return 0;
 }
 
 }  // namespace
 }  // namespace motley::wide
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    return motley::wide::run();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "wide_perf: {}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return motley::wide::bench_main(argc, argv, motley::wide::run); }

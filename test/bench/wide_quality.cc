@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "comm/error.h"
+#include "test/bench/wide/bench_main.h"
 #include "test/bench/wide/peer_quality.h"
 #include "wide/reader.h"
 #include "wide/trainer.h"
@@ -250,12 +251,5 @@ void run_all() {
 }  // namespace motley::wide
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    motley::wide::run_all();
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "wide_quality: {}\n", error.what());
-    return 1;
-  }
+  return motley::wide::bench_main(argc, argv, motley::wide::run_all);
 }

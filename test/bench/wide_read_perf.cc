@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "test/bench/wide/bench_main.h"
 #include "test/bench/wide/peers.h"
 #include "wide/cache.h"
 #include "wide/reader.h"
@@ -173,13 +174,4 @@ void run() {
 }  // namespace
 }  // namespace motley::wide
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    motley::wide::run();
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "wide_read_perf: {}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return motley::wide::bench_main(argc, argv, motley::wide::run); }

@@ -14,6 +14,7 @@
 #include "comm/error.h"
 #include "comm/local.h"
 #include "runtime/trainer.h"
+#include "test/bench/wide/bench_main.h"
 #include "wide/reader.h"
 #include "wide/trainer.h"
 
@@ -74,7 +75,7 @@ Outcome train(const Method& method, const Dataset& train, const Dataset& test, u
   return outcome;
 }
 
-int run() {
+void run() {
   const Dataset data = read_file(FLAGS_train), test = read_file(FLAGS_test);
   runtime::SynchronizerOptions pairs{.group_size = 2}, adapted{.group_size = 0};
   adapted.partial.weighting = {.rule = WeightRule::kExponential, .lambda = 0.5};
@@ -98,18 +99,9 @@ int run() {
   for (std::size_t m = 0; m < total.size(); ++m)
     fmt::print("{:26} {:6.2f} s on average, {:.2f} of all_reduce\n", methods[m].label,
                total[m] / FLAGS_seeds, total[m] / total[0]);
-  return 0;
 }
 
 }  // namespace
 }  // namespace motley::wide
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  try {
-    return motley::wide::run();
-  } catch (const motley::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return motley::wide::bench_main(argc, argv, motley::wide::run); }
