@@ -369,7 +369,7 @@ TimePoint Engine::next_deadline() noexcept {
     first = std::min(
         first, execution != nullptr ? execution->next_look(now) : state->team()->next_look(now));
   }
-  for (const auto& [rank, loss] : lost_) {
+  for (const Loss& loss : lost_) {
     if (loss.known + kLossGrace > now) first = std::min(first, loss.known + kLossGrace);
   }
   return first;

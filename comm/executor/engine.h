@@ -118,10 +118,11 @@ class Engine {
   bool on_devices_ = false;             // there were calls on device memory; with the token
   std::vector<Request::State*> calls_;  // under way; with the token
   struct Loss {
+    int rank;
     std::string why;
     TimePoint known{};  // since when
   };
-  std::map<int, Loss> lost_;  // with the token
+  std::vector<Loss> lost_;  // in the order in which they were learnt; with the token
   struct Dropped {
     GroupTag tag;
     int rank;

@@ -1,5 +1,6 @@
 // What becomes of calls by what this rank is told of others: that members are gone, dead or taken
 // out of the group, or what they found.
+#include <algorithm>
 #include <utility>
 
 #include "comm/executor/engine.h"
@@ -29,7 +30,11 @@ void Engine::take_news() {
   if (!has_news_) return;
   const std::lock_guard lock(mutex_);
   has_news_ = false;
-  for (auto& [rank, why] : news_) lost_.emplace(rank, Loss{std::move(why), clock_.now()});
+  for (auto& [rank, why] : news_) {
+    const auto is_it = [lost = rank](const Loss& loss) { return loss.rank == lost; };
+    if (std::any_of(lost_.begin(), lost_.end(), is_it)) continue;
+    lost_.push_back({rank, std::move(why), clock_.now()});
+  }
   news_.clear();
   for (const Dropped& each : std::exchange(dropped_news_, {})) {
     dropped_.insert_or_assign(each.tag.id, each);
@@ -38,17 +43,22 @@ void Engine::take_news() {
 
 // A call with a member whose loss was known by then fails, even where this rank does not talk to
 // that member itself; so does one that the team cannot go on with before a lost member does.
+// Whoever died first is to blame: others may have left because of that.
 void Engine::fail_if_lost(Request::State& state, TimePoint known_until) {
-  for (const auto& [rank, loss] : lost_) {
-    const bool needed = state.team() != nullptr && state.team()->awaits(rank);
-    if (loss.known > known_until && !needed) continue;
-    if (!state.work().call().group->contains(rank)) continue;
-    state.work().fail_lost(rank, loss.why);
+  RunningCall& work = state.work();
+  const Group& group = *work.call().group;
+  const auto is_member = [&group](const Loss& loss) { return group.contains(loss.rank); };
+  const auto first = std::find_if(lost_.begin(), lost_.end(), is_member);
+  if (first != lost_.end()) {
+    const bool fails = std::any_of(first, lost_.end(), [&](const Loss& loss) {
+      const bool needed = state.team() != nullptr && state.team()->awaits(loss.rank);
+      return is_member(loss) && (loss.known <= known_until || needed);
+    });
+    if (fails || work.lost_a_rank()) work.fail_lost(first->rank, first->why);
   }
-  const Group& group = *state.work().call().group;
   const auto dropped = dropped_.find(group.tag().id);
-  if (dropped == dropped_.end() || dropped->second.tag < group.tag()) return;
-  state.work().fail_lost(dropped->second.rank, "the controller took it out of the group");
+  if (dropped == dropped_.end() || dropped->second.tag < group.tag() || work.error()) return;
+  work.fail_lost(dropped->second.rank, "the controller took it out of the group");
 }
 
 void Engine::take_notices() {

@@ -31,6 +31,7 @@ void RunningCall::fail_timeout(TimePoint now, const Diagnosis& diagnosis) {
 }
 
 void RunningCall::fail_lost(int rank, const std::string& why) {
+  if (lost_a_rank()) error_.reset();
   fail(Error(
       ErrorCode::kPeerLost,
       fmt::format("{} lost rank {}: {}. No call with that rank can complete.", who(), rank, why),

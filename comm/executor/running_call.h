@@ -27,6 +27,7 @@ class RunningCall : public Sink {
   virtual std::vector<int> awaited() const = 0;
 
   const std::optional<Error>& error() const noexcept { return error_; }
+  bool lost_a_rank() const noexcept { return error_ && error_->code() == ErrorCode::kPeerLost; }
   const Call& call() const noexcept { return call_; }
   CallId id() const noexcept { return {call_.group->tag(), call_.number}; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
@@ -40,6 +41,7 @@ class RunningCall : public Sink {
   // The call will not complete. The engine tells the transport, outside its callbacks.
   void fail(const Error& error);
   void fail_timeout(TimePoint now, const Diagnosis& diagnosis);
+  // Instead of another lost rank, if it failed because of one.
   void fail_lost(int rank, const std::string& why);
   void fail_aborted(const std::string& why);
   void fail_mismatch(const Notice& notice);  // found here

@@ -103,6 +103,23 @@ TEST(Requests, CompleteIfALostRankHadDoneItsPart) {
   EXPECT_THROW(ranks[0].barrier().wait(), Error);
 }
 
+// Rank 0, which rank 1 waits for, may have left because rank 2 died.
+TEST(Requests, BlameTheRankThatDiedFirst) {
+  for (const std::vector<int>& deaths : {std::vector<int>{2, 0}, {0, 2}}) {
+    InprocNetwork network(3);
+    std::vector<Communicator> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back(network.transport(rank), Clock::real(), Options{.progress_thread = false});
+    }
+    Request barrier = ranks[1].barrier();
+    for (const int rank : deaths) ranks[1].report_lost(rank, "a test");
+    const std::string who = fmt::format("lost rank {}: a test", deaths.front());
+    expect_error(ErrorCode::kPeerLost, {"rank 1 of 3", "barrier #0", who}, [&] { barrier.wait(); });
+    // A later call, which fails as it begins.
+    expect_error(ErrorCode::kPeerLost, {"barrier #1", who}, [&] { ranks[1].barrier().wait(); });
+  }
+}
+
 // Refuses the first call for want of room, the next for want of memory.
 class RefusingTransport final : public test::PassingTransport {
  public:
