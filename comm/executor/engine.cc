@@ -98,7 +98,7 @@ Request Engine::start(Call call) {
   }
   set_time(call);
   Request request = take_care_of(std::make_unique<Request::State>(*this, call));
-  sent_ = sent_ || (call.kind == CallKind::kSendRecv && call.out.data == nullptr);
+  sends_ = sends_ || (call.kind == CallKind::kSendRecv && call.out.data == nullptr);
   return request;
 }
 
@@ -109,8 +109,9 @@ Request Engine::start(Team& team, const TeamCall& part, const std::function<Call
 
 Request Engine::begin(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
   TeamRun& run = team.begin(part);
-  const bool may_fail = sent_ || watch_.notices().keeps_for(part.id, *part.group);
-  if (run.state == TeamRun::State::kDone && !may_fail) {
+  if (sends_ && run.state == TeamRun::State::kDone) progress();  // see there
+  const bool fails = watch_.notices().keeps_for(part.id, *part.group);
+  if (run.state == TeamRun::State::kDone && !fails) {
     team.end(run);
     watch_.completed_at_once(part);
     return Request();
@@ -143,12 +144,9 @@ Request Engine::take_care_of(std::unique_ptr<Request::State> state) noexcept {
 
 void Engine::get_going(Request::State& state) {
   if (auto* const team = state.team()) team->advance();
+  if (sends_) progress();
   calls_.push_back(&state);
   take_news();
-  if (std::exchange(sent_, false)) {  // the receiver may have more to say than its part of this
-    transport_->poll();
-    take_notices();
-  }
   RunningCall& work = state.work();
   watch_.begin(state.watched_, work.call(), work.fingerprint());
   transport_->open(work, work.id(), work.fingerprint());
@@ -190,14 +188,19 @@ void Engine::retire_before(const GroupTag& tag) {
   std::erase_if(dropped_, [&tag](const auto& each) { return each.second.tag < tag; });
 }
 
+// Who receives says what is wrong with a message before it takes part in a later call: whoever
+// sends messages hears that before its own part of such a call counts as done.
 void Engine::progress() {
   if (!staging_.empty()) look_at_copies();
   transport_->poll();
+  for (Request::State* state : calls_) {
+    if (auto* const team = state->team()) team->advance();
+  }
+  if (sends_) transport_->poll();
   take_news();
   take_notices();
   const TimePoint now = clock_.now();
   for (Request::State* state : calls_) {
-    if (auto* const team = state->team()) team->advance();
     if (!lost_.empty() || !dropped_.empty()) fail_if_lost(*state, now - kLossGrace);
     look_after(*state, now);
   }

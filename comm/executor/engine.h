@@ -129,7 +129,7 @@ class Engine {
   };
   std::map<std::uint64_t, Dropped> dropped_;  // by id of the group; with the token
   bool started_ = false;  // a call, since the progress thread last looked; with the token
-  bool sent_ = false;     // a message, since the last call began; with the token
+  bool sends_ = false;    // messages, now and then; with the token
 
   // The token is taken by whoever changes `token_taken_` to true. Who must sleep first counts
   // itself among starters_ or waiters_ and then looks once more; who makes news looks at the counts
