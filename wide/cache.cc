@@ -199,16 +199,15 @@ Header read_header(const CacheFile& file) {
   return header;
 }
 
-// Columns of their sizes, unset.
-Dataset sized(const Header& header) {
-  Dataset data;
+// Columns of their sizes, unset, in the memory of `data`.
+Dataset sized(const Header& header, Dataset data) {
   data.format = static_cast<Format>(header.format);
   data.row_begin.resize(header.rows + 1);
   data.labels.resize(header.rows);
-  if (header.has_weights != 0) data.weights.resize(header.rows);
+  data.weights.resize(header.has_weights != 0 ? header.rows : 0);
   data.ids.resize(header.entries);
-  if (header.has_values != 0) data.values.resize(header.entries);
-  if (header.has_fields != 0) data.fields.resize(header.entries);
+  data.values.resize(header.has_values != 0 ? header.entries : 0);
+  data.fields.resize(header.has_fields != 0 ? header.entries : 0);
   return data;
 }
 
@@ -335,7 +334,7 @@ bool is_cache(const std::string& path) {
          std::memcmp(start, kMagic, sizeof start) == 0;
 }
 
-Dataset load_cache(const std::string& path, const ReadOptions& options) {
+Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset room) {
   const CacheFile file(path);
   const Header header = read_header(file);
   Gatherer::check_memory(path, options, static_cast<double>(header.rows),
@@ -343,7 +342,7 @@ Dataset load_cache(const std::string& path, const ReadOptions& options) {
                          header.has_fields != 0 && options.fields ? 12 : 8);
   std::string recipe(header.recipe_bytes, '\0');
   file.get(recipe.data(), recipe.size(), sizeof header);
-  Dataset data = sized(header);
+  Dataset data = sized(header, std::move(room));
   std::vector<Piece> pieces = pieces_of(data, header);
   std::vector<std::uint64_t> sums(pieces.size());
   std::uint64_t at = sizeof header + header.recipe_bytes;

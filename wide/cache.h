@@ -26,7 +26,8 @@ bool is_cache(const std::string& path);
 // Throws kIo; kInvalid for a file that is foreign, truncated, damaged or of another version, that
 // exceeds the limit of memory, or whose labels are not of the kind asked for. Options of formats
 // are not looked at.
-Dataset load_cache(const std::string& path, const ReadOptions& options = {});
+// `room`: a data set whose memory the new one takes over.
+Dataset load_cache(const std::string& path, const ReadOptions& options = {}, Dataset room = {});
 
 // read_files(), by way of the cache at `path`: used if it was made of the same files (by name, size
 // and time of change) with the same options by the same version, else made. `names` are not in it.

@@ -1,56 +1,31 @@
 // The rows of disk_run.h.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "comm/error.h"
 #include "wide/cache.h"
 #include "wide/disk_run.h"
+#include "wide/file/parts_folder.h"
+#include "wide/samples.h"
 #include "wide/train/settle.h"
 
 namespace motley::wide {
 
 DiskRows::DiskRows(const std::vector<std::string>& files, const std::string& folder,
-                   const DiskOptions& options) {
-  std::error_code error;
-  if (!std::filesystem::create_directory(folder, error)) {
-    errno = error ? error.value() : EEXIST;
-    throw_errno("make the folder of parts " + folder);
-  }
-  folder_ = folder;
-  try {
-    keep(files, options);
-    number(options);
-  } catch (...) {
-    std::filesystem::remove_all(folder_, error);
-    throw;
-  }
+                   const DiskOptions& options)
+    : folder_(std::make_unique<PartsFolder>(folder)) {
+  keep(files, options);
+  number(options);
 }
 
-DiskRows::DiskRows(DiskRows&& other) noexcept
-    : folder_(std::exchange(other.folder_, "")),
-      rows_(other.rows_),
-      parts_(other.parts_),
-      label_sum_(other.label_sum_),
-      recipe_(std::move(other.recipe_)),
-      dictionary_(std::move(other.dictionary_)),
-      fields_(std::move(other.fields_)) {}
+DiskRows::DiskRows(DiskRows&&) noexcept = default;
+DiskRows::~DiskRows() = default;
 
-DiskRows::~DiskRows() {
-  std::error_code none;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, none);
-}
+std::string DiskRows::path(std::size_t part) const { return folder_->file(part); }
 
-std::string DiskRows::path(std::size_t part) const {
-  return fmt::format("{}/{:06}.cache", folder_, part);
-}
-
-Dataset DiskRows::part(std::size_t i) const {
-  return load_cache(path(i), {.labels = Labels::kReal, .fields = !fields_.empty()});
+Dataset DiskRows::part(std::size_t i, Dataset room) const {
+  return load_cache(path(i), {.labels = Labels::kReal, .fields = !fields_.empty()},
+                    std::move(room));
 }
 
 void DiskRows::keep(const std::vector<std::string>& files, const DiskOptions& options) {
@@ -76,6 +51,7 @@ void DiskRows::number(const DiskOptions& options) {
   for (std::size_t i = 0; i < parts_; ++i) {
     Dataset data = part(i);
     for (std::uint32_t& id : data.ids) id = dictionary_.slot(id);
+    distinct_ = distinct_ && is_distinct(data, dictionary_.size());
     save_cache(rows_of(data, shuffled(data.rows(), options.seed + i)), path(i));
   }
 }

@@ -23,11 +23,23 @@ TrainOptions settled_for_disk(TrainOptions options, const DiskRows& rows, bool v
   }
   if (options.prior_factors > 0 || options.average > 0) {
     throw Error(ErrorCode::kInvalid,
-                "train from disk: without a prior and averages. Leave both at their defaults");
+                "train from disk: it has no prior of factors (--prior) and no average of states "
+                "(--average). Leave them out, or train in memory");
   }
   options.prior_factors = 0;
   options.average = 0;
   return settled(std::move(options), rows.part(0), validates);
+}
+
+// The memory of what was learnt, for a part to come.
+Dataset room_of(Samples samples) {
+  Dataset room;
+  room.row_begin = std::move(samples.row_begin);
+  room.labels = std::move(samples.labels);
+  room.weights = std::move(samples.weights);
+  room.ids = std::move(samples.slots);
+  if (!samples.uniform) room.values = std::move(samples.values);
+  return room;
 }
 
 Model model_for(const DiskRows& rows, const TrainOptions& options) {
@@ -68,9 +80,10 @@ void DiskRun::begin_epoch() {
 
 void DiskRun::read_ahead() {
   if (next_part_ == order_.size()) return;
-  ahead_ = std::async(std::launch::async, [this, part = order_[next_part_]] {
-    return model_.prepare_slots(rows_.part(part));
-  });
+  ahead_ = std::async(
+      std::launch::async, [this, part = order_[next_part_], room = std::move(spare_)]() mutable {
+        return model_.prepare_slots(rows_.part(part, std::move(room)), rows_.distinct());
+      });
 }
 
 bool DiskRun::next_step() {
@@ -80,7 +93,7 @@ bool DiskRun::next_step() {
     if (done_) return false;
     begin_epoch();
   }
-  const Samples samples = ahead_.get();
+  Samples samples = ahead_.get();
   const std::uint64_t part = order_[next_part_++];
   read_ahead();
   const auto number = static_cast<int>(part) + epoch_ * static_cast<int>(rows_.parts());
@@ -88,6 +101,7 @@ bool DiskRun::next_step() {
   loss_ += flow_->train(samples, rows, update_options(options_), model_.weights());
   learnt_ += rows.size();
   rows_trained_ += rows.size();
+  spare_ = room_of(std::move(samples));
   if (!std::isfinite(loss_)) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("train: diverged in epoch {} after {} rows: the loss is {}. Lower the "

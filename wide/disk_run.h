@@ -22,6 +22,8 @@
 
 namespace motley::wide {
 
+class PartsFolder;
+
 struct DiskOptions {
   ReadOptions read;                    // of the files
   std::size_t rows_of_part = 100'000;  // at least
@@ -31,8 +33,9 @@ struct DiskOptions {
 // Rows in parts on disk, and what has to be known of all of them.
 class DiskRows {
  public:
-  // Reads `files` and makes `folder`, which must not be there yet, and is removed in the end.
-  // Throws as RowStream does; kIo where there is no room.
+  // Reads `files` and makes `folder`, which is removed in the end. What a run that was killed left
+  // there is removed before. Throws as RowStream does; kIo where there is no room; kInvalid where
+  // the folder is in use by a run, or holds what no run put there.
   DiskRows(const std::vector<std::string>& files, const std::string& folder,
            const DiskOptions& options = {});
   DiskRows(DiskRows&&) noexcept;
@@ -45,17 +48,20 @@ class DiskRows {
   // Slots by falling number of entries; fields, ascending, if rows have them.
   const Dictionary& dictionary() const noexcept { return dictionary_; }
   const std::vector<std::uint32_t>& fields() const noexcept { return fields_; }
-  // Part i, with slots for ids. Any thread.
-  Dataset part(std::size_t i) const;
+  // No row has a feature twice.
+  bool distinct() const noexcept { return distinct_; }
+  // Part i, with slots for ids, in the memory of `room`. Any thread.
+  Dataset part(std::size_t i, Dataset room = {}) const;
 
  private:
   void keep(const std::vector<std::string>& files, const DiskOptions& options);
   void number(const DiskOptions& options);
   std::string path(std::size_t part) const;
 
-  std::string folder_;
+  std::unique_ptr<PartsFolder> folder_;
   std::size_t rows_ = 0, parts_ = 0;
   double label_sum_ = 0;
+  bool distinct_ = true;
   std::string recipe_;
   Dictionary dictionary_;
   std::vector<std::uint32_t> fields_;
@@ -106,6 +112,7 @@ class DiskRun {
   BestEpoch best_;
   std::vector<float> best_state_;
   bool done_ = false;
+  Dataset spare_;               // memory of the part that was learnt last
   std::future<Samples> ahead_;  // the next part; the last member, which waits for its thread
 };
 

@@ -140,8 +140,8 @@ class Model {
   // unknown to the model are left out, and counted; they still count in the row's norm, as they
   // would have with weights 0. Throws kInvalid if the kind wants fields and `data` has none.
   Samples prepare(Dataset data) const;
-  // The same where `data` has slots for ids.
-  Samples prepare_slots(Dataset data) const;
+  // The same where `data` has slots for ids; distinct: is_distinct(data, slots).
+  Samples prepare_slots(Dataset data, bool distinct) const;
   // [rows] scores; prediction_of() makes predictions of them. A score depends on its row and the
   // kind of processor alone. Throws kInvalid where one is not finite (values too large).
   std::vector<float> scores(const Samples& samples, int threads = 1) const;

@@ -1,10 +1,12 @@
 // Model::prepare: rows of a data set to samples of a model, in the memory of the data set.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "comm/error.h"
 #include "wide/model.h"
+#include "wide/samples.h"
 
 namespace motley::wide {
 namespace {
@@ -32,11 +34,12 @@ bool is_complete(const Samples& samples, std::size_t fields) {
   return samples.rows() > 0 && fields > 0;
 }
 
-bool is_distinct(const Samples& samples, std::size_t slots) {
-  std::vector<std::uint64_t> last(slots, 0);  // 1 + the last sample that had an edge to a slot
-  for (std::size_t r = 0; r < samples.rows(); ++r) {
-    for (std::uint64_t e = samples.row_begin[r]; e < samples.row_begin[r + 1]; ++e) {
-      std::uint64_t& seen = last[samples.slots[e]];
+bool is_distinct(const Column<std::uint64_t>& row_begin, const Column<std::uint32_t>& slots,
+                 std::size_t many) {
+  std::vector<std::uint64_t> last(many, 0);  // 1 + the last row that had an entry of a slot
+  for (std::size_t r = 0; r + 1 < row_begin.size(); ++r) {
+    for (std::uint64_t e = row_begin[r]; e < row_begin[r + 1]; ++e) {
+      std::uint64_t& seen = last[slots[e]];
       if (seen == r + 1) return false;
       seen = r + 1;
     }
@@ -58,14 +61,27 @@ void make_uniform(Samples& samples) {
   samples.uniform = true;
 }
 
+struct AsItIs {
+  std::uint32_t operator()(std::uint32_t slot) const { return slot; }
+};
+
 }  // namespace
 
-Samples Model::prepare(Dataset data) const {
-  return prepared(std::move(data), [this](std::uint32_t id) { return dictionary_.slot(id); });
+bool is_distinct(const Dataset& data, std::size_t slots) {
+  return is_distinct(data.row_begin, data.ids, slots);
 }
 
-Samples Model::prepare_slots(Dataset data) const {
-  return prepared(std::move(data), [](std::uint32_t slot) { return slot; });
+Samples Model::prepare(Dataset data) const {
+  Samples out =
+      prepared(std::move(data), [this](std::uint32_t id) { return dictionary_.slot(id); });
+  out.distinct = is_distinct(out.row_begin, out.slots, dictionary_.size());
+  return out;
+}
+
+Samples Model::prepare_slots(Dataset data, bool distinct) const {
+  Samples out = prepared(std::move(data), AsItIs{});
+  out.distinct = distinct;
+  return out;
 }
 
 template <class SlotOf>
@@ -89,6 +105,11 @@ Samples Model::prepared(Dataset data, SlotOf slot_of) const {
         options_.normalisation == Normalisation::kInstance ? norm_of(data, r) : 1.0;
     const double norm = row_norm > 0 ? row_norm : 1.0;
     data.row_begin[r] = kept;  // its old value was last needed as this row's begin
+    if (std::is_same_v<SlotOf, AsItIs> && out.uniform && !fields) {  // nothing is left out
+      kept = end;
+      out.values[r] = end > begin ? static_cast<float>(1 / norm) : 0.0f;
+      continue;
+    }
     for (std::uint64_t e = begin; e < end; ++e) {
       const std::uint32_t slot = slot_of(data.ids[e]);
       if (slot == Dictionary::kUnknown) continue;
@@ -117,7 +138,6 @@ Samples Model::prepared(Dataset data, SlotOf slot_of) const {
     out.values = std::move(data.values);
   }
   if (fields) out.complete = is_complete(out, fields_.size());
-  out.distinct = is_distinct(out, dictionary_.size());
   if (!out.uniform) make_uniform(out);
   return out;
 }

@@ -32,4 +32,7 @@ struct Samples {
   float weight(std::size_t row) const noexcept { return weights.empty() ? 1.0f : weights[row]; }
 };
 
+// Whether no row has two entries of a slot, where ids are slots.
+bool is_distinct(const Dataset& data, std::size_t slots);
+
 }  // namespace motley::wide

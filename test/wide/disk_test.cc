@@ -95,13 +95,30 @@ TEST_P(Disk, LeavesNothingWhereItFails) {
   EXPECT_FALSE(std::filesystem::exists(parts()));
   // Nor does it take what is somebody else's.
   std::filesystem::create_directory(parts());
+  std::ofstream(parts() + "/mine") << "kept";
   const std::string good = written("good", test::skewed_rows({.rows = 20}));
   EXPECT_THROW(DiskRows({good}, parts()), Error);
-  EXPECT_TRUE(std::filesystem::exists(parts()));
-  std::filesystem::remove(parts());
+  EXPECT_TRUE(std::filesystem::exists(parts() + "/mine"));
+  std::filesystem::remove_all(parts());
   TrainOptions options = this->options();
   options.positive_weight = 2;
   EXPECT_THROW(DiskRun(DiskRows({good}, parts()), std::nullopt, options), Error);
+}
+
+TEST_P(Disk, TakesOverWhatAKilledRunLeft) {
+  std::filesystem::create_directory(parts());
+  for (const char* name : {"/000000.cache", "/000007.cache", "/000008.cache.tmp"})
+    std::ofstream(parts() + name) << "half a part";
+  const std::string file = written("train", test::skewed_rows({.rows = 500}));
+  {
+    const DiskRows rows({file}, parts(), {.rows_of_part = 500});
+    EXPECT_EQ(rows.part(0).rows(), 500u);
+    EXPECT_FALSE(std::filesystem::exists(parts() + "/000007.cache"));
+    // While they are in use nobody else gets them.
+    EXPECT_THROW(DiskRows({file}, parts()), Error);
+    EXPECT_EQ(rows.part(0).rows(), 500u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(parts()));
 }
 
 // A part that was changed after it was written is found by its checksum, by the thread ahead.

@@ -30,8 +30,12 @@ TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, cons
   o.size = 1;
   if (o.batch_rows < 2) refuse("batch_rows", static_cast<double>(o.batch_rows), "at least 2");
   if (shards.copies < 1) refuse("copies", shards.copies, "at least 1");
-  if (o.prior_factors > 0) refuse("prior_factors", static_cast<double>(o.prior_factors), "0");
-  if (o.average > 0) refuse("average", static_cast<double>(o.average), "0");
+  if (o.prior_factors > 0) {
+    refuse("the prior of factors (--prior)", static_cast<double>(o.prior_factors), "0");
+  }
+  if (o.average > 0) {
+    refuse("the average of states (--average)", static_cast<double>(o.average), "0");
+  }
   if (o.processor != Processor::kCpu) {
     throw Error(ErrorCode::kInvalid, "train sharded: only the CPU does so. Leave the device out");
   }
