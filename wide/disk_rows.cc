@@ -1,4 +1,6 @@
 // The rows of disk_run.h.
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +17,9 @@ DiskRows::DiskRows(const std::vector<std::string>& files, const std::string& fol
                    const DiskOptions& options)
     : folder_(std::make_unique<PartsFolder>(folder)) {
   keep(files, options);
+  malloc_trim(0);  // what text needed is not needed again
   number(options);
+  malloc_trim(0);
 }
 
 DiskRows::DiskRows(DiskRows&&) noexcept = default;
@@ -48,8 +52,9 @@ void DiskRows::keep(const std::vector<std::string>& files, const DiskOptions& op
 }
 
 void DiskRows::number(const DiskOptions& options) {
+  Dataset data;
   for (std::size_t i = 0; i < parts_; ++i) {
-    Dataset data = part(i);
+    data = part(i, std::move(data));
     for (std::uint32_t& id : data.ids) id = dictionary_.slot(id);
     distinct_ = distinct_ && is_distinct(data, dictionary_.size());
     save_cache(rows_of(data, shuffled(data.rows(), options.seed + i)), path(i));

@@ -121,6 +121,35 @@ TEST_P(Disk, TakesOverWhatAKilledRunLeft) {
   EXPECT_FALSE(std::filesystem::exists(parts()));
 }
 
+// What a part becomes without a look at each entry is what a look would make of it, and all parts
+// take the memory of one.
+TEST_P(Disk, PreparesPartsInTheMemoryOfOne) {
+  std::vector<std::string> files;
+  for (const std::size_t rows : {500, 540})
+    files.push_back(written("train" + std::to_string(rows),
+                            test::skewed_rows({.rows = rows, .complete = false, .seed = rows})));
+  const DiskRows rows(files, parts(), {.rows_of_part = 500});
+  ASSERT_EQ(rows.parts(), 2u);
+  Dataset data = rows.part(1, rows.part(0));
+  EXPECT_EQ(data.rows(), 540u);
+  EXPECT_LE(data.ids.capacity(), data.ids.size() * 11 / 10);
+  const std::uint32_t* const memory = data.ids.data();
+  data = rows.part(0, std::move(data));
+  EXPECT_EQ(data.rows(), 500u);
+  EXPECT_EQ(data.ids.data(), memory);
+  ModelOptions of_model{.kind = GetParam(), .factors = 4};
+  const Model model(of_model, rows.dictionary(),
+                    has_fields(GetParam()) ? rows.fields() : std::vector<std::uint32_t>{});
+  const Samples quick = model.prepare_slots(data, rows.distinct());
+  for (std::uint32_t& id : data.ids) id = model.dictionary().ids()[id];
+  const Samples whole = model.prepare(data);
+  EXPECT_EQ(quick.row_begin, whole.row_begin);
+  EXPECT_EQ(quick.slots, whole.slots);
+  EXPECT_EQ(quick.values, whole.values);
+  EXPECT_EQ(quick.fields, whole.fields);
+  EXPECT_EQ(quick.distinct, whole.distinct);
+}
+
 // A part that was changed after it was written is found by its checksum, by the thread ahead.
 TEST_P(Disk, ToldOfDamageByTheThreadThatReadsAhead) {
   const std::string file = written("train", test::skewed_rows({.rows = 500}));
