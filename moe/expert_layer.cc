@@ -86,6 +86,7 @@ struct ExpertLayer::Impl {
         .add(static_cast<int>(options.products))
         .add(std::bit_cast<std::uint32_t>(options.gradient_scale))
         .add(options.first_group)
+        .add(options.agreement)
         .value();
   }
   std::size_t width() const { return static_cast<std::size_t>(shape.width); }
@@ -136,7 +137,7 @@ struct ExpertLayer::Impl {
   ExpertLayerGradient gradient_out{};
 
   // Of the last forward.
-  bool ready = false;  // it succeeded
+  bool ready = false;  // it succeeded, and had no backward: that overwrites what it needs
   Routing routing;
   Plan plan;
   std::vector<std::int64_t> row;        // [tokens, top_k, shards], in what comes back
@@ -270,6 +271,7 @@ void ExpertLayer::refuse(std::exception_ptr error, std::size_t tokens) {
 void ExpertLayer::backward(std::span<const float> dy, const ExpertLayerGradient& out) {
   Impl& l = *impl_;
   l.check_backward(dy, out);
+  l.ready = false;
   const std::size_t numbers = l.exchange.computed_rows() * l.width();
   l.dy.resize(numbers, l.options.fill);
   l.dx.resize(numbers, l.options.fill);
@@ -282,7 +284,8 @@ void ExpertLayer::Impl::check_backward(std::span<const float> dy_given,
                                        const ExpertLayerGradient& out) const {
   if (!ready) {
     throw Error(ErrorCode::kInvalid,
-                "moe layer: backward without a forward that succeeded. Call forward before.");
+                "moe layer: backward without a forward that succeeded, or a second one after it. "
+                "Call forward before each.");
   }
   const std::size_t numbers = plan.tokens * width();
   if (dy_given.size() == numbers && out.dx.size() == numbers &&

@@ -51,7 +51,8 @@ struct ExpertLayerOptions {
   // Ids of groups of replicas from here on: another range for each layer of a communicator, which
   // must be given where there are replicas.
   std::uint64_t first_group = 0;
-  Fill fill = Fill::kAsItWas;  // of all buffers before they are written
+  std::uint64_t agreement = 0;  // a digest of what else all ranks must have alike, such as a gate
+  Fill fill = Fill::kAsItWas;   // of all buffers before they are written
 };
 
 struct ExpertLayerInput {
@@ -97,14 +98,13 @@ class ExpertLayer {
   // In place of forward on a rank that cannot: throws `error` here, and one that names this rank on
   // those that call forward.
   [[noreturn]] void refuse(std::exception_ptr error, std::size_t tokens);
-  // Of the last forward, since which no parameter changed; overwrites the gradients of this rank's
-  // slots with the sums over the tokens that came here.
+  // Of the last forward, once, since which no parameter changed; overwrites the gradients of this
+  // rank's slots with the sums over the tokens that came here.
   //   errors  kInvalid, on this rank and before any call, for other sizes than forward's, and where
-  //           the last forward did not succeed; those of comm's calls
+  //           the last forward did not succeed or has had its backward; those of comm's calls
   void backward(std::span<const float> dy, const ExpertLayerGradient& out);
   // Adds up the gradients of the replicas of each expert, wherever they are, several on one rank
-  // too: the same bits in all of them. Call it
-  // once a step, after as many backwards as were added up, on every rank.
+  // too: the same bits in all of them. Call it once after a backward, on every rank.
   void reduce_gradients();
 
   const Plan& plan() const noexcept;  // of the last forward

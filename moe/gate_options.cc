@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "comm/error.h"
+#include "moe/digest.h"
 #include "moe/text/settings.h"
 
 namespace motley::moe {
@@ -230,6 +232,24 @@ std::string_view name(GateKind kind) noexcept {
     if (value == kind) return text;
   }
   return "unknown";
+}
+
+std::uint64_t digest(const GateOptions& o) noexcept {
+  Digest digest;
+  for (const int number :
+       {static_cast<int>(o.kind), o.width, o.experts, o.top_k, static_cast<int>(o.logits),
+        o.projection, static_cast<int>(o.score), static_cast<int>(o.normalize),
+        static_cast<int>(o.noise), static_cast<int>(o.gumbel), o.groups, o.top_groups,
+        static_cast<int>(o.group_score), static_cast<int>(o.bias_mean)}) {
+    digest.add(number);
+  }
+  for (const double number :
+       {o.weight_scale, o.jitter, o.noise_scale, o.bias_rate, o.temperature, o.temperature_decay,
+        o.temperature_floor, o.threshold, o.far_share, o.losses.first_choice, o.losses.all_choices,
+        o.losses.importance, o.losses.load, o.losses.z, o.losses.alignment}) {
+    digest.add(std::bit_cast<std::uint64_t>(number));
+  }
+  return digest.add(o.hash_seed).value();
 }
 
 }  // namespace motley::moe

@@ -100,6 +100,9 @@ void validate(const GateOptions& options);
 // on any other name or value, with those that exist, and validates.
 GateOptions parse_gate_options(std::string_view text);
 
+// The same for equal options, whatever the rank: all ranks of a layer must have the same gate.
+std::uint64_t digest(const GateOptions& options) noexcept;
+
 // The name of a kind as above.
 std::string_view name(GateKind kind) noexcept;
 

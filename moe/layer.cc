@@ -9,6 +9,7 @@
 
 #include "comm/error.h"
 #include "comm/topology.h"
+#include "moe/digest.h"
 
 namespace motley::moe {
 namespace {
@@ -38,6 +39,11 @@ void draw(std::span<float> numbers, std::size_t terms, std::mt19937_64& random) 
   }
 }
 
+ExpertLayerOptions with_gate(ExpertLayerOptions options, const GateOptions& gate) {
+  options.agreement = Digest().add(options.agreement).add(digest(gate)).value();
+  return options;
+}
+
 }  // namespace
 
 struct Layer::Impl {
@@ -45,7 +51,7 @@ struct Layer::Impl {
        std::unique_ptr<ReplicaChooser> chooser)
       : comm(&comm_),
         gate(make_gate(settings.gate)),
-        experts(comm_, placement, settings.experts, std::move(chooser)),
+        experts(comm_, placement, with_gate(settings.experts, settings.gate), std::move(chooser)),
         near(near_experts(comm_, placement)),
         gate_gradients(gate->parameters().size()) {}
 

@@ -238,7 +238,8 @@ TEST(ExpertLayer, OptionsThatDifferAreFoundOutOnAllRanks) {
                                        [](auto& o) { o.shape.form = ExpertForm::kGated; },
                                        [](auto& o) { o.products = Products::kOwn; },
                                        [](auto& o) { o.gradient_scale = 0.5f; },
-                                       [](auto& o) { o.first_group = 9; }};
+                                       [](auto& o) { o.first_group = 9; },
+                                       [](auto& o) { o.agreement = 1; }};
   run_ranks(2, [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     const Placement placement = Placement::grid({.experts = 8, .ranks = 2});

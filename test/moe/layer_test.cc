@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 
 #include "test/moe/world_case.h"
+#include "test/support/errors.h"
 #include "test/support/rank_runner.h"
 
 namespace motley::moe {
 namespace {
 
+using test::expect_error;
 using test::run_ranks;
 
 constexpr int kWidth = 4, kHidden = 8, kExperts = 8;
@@ -91,6 +93,51 @@ void expect_reference(Communicator& comm, const Reference& reference, int replic
     expect_close(Floats(got.begin(), got.end()), gradients.subspan(gate + e * slot, slot),
                  "expert");
   }
+}
+
+// Each option that is not as all others' is found out, those of the gate too.
+TEST(Layer, RefusesGatesThatDiffer) {
+  const std::vector<void (*)(GateOptions&)> changes = {
+      [](auto& o) { o.kind = GateKind::kSam; },
+      [](auto& o) { o.logits = GateLogits::kCosine, o.projection = 3; },
+      [](auto& o) { o.score = GateScore::kSigmoid; },
+      [](auto& o) { o.normalize = GateNormalize::kChosen; },
+      [](auto& o) { o.weight_scale = 2; },
+      [](auto& o) { o.jitter = 0.1; },
+      [](auto& o) { o.noise = GateNoise::kConstant; },
+      [](auto& o) { o.gumbel = GateGumbel::kAll; },
+      [](auto& o) { o.groups = 2, o.top_groups = 2; },
+      [](auto& o) { o.bias_rate = 0.1; },
+      [](auto& o) { o.losses.first_choice = 1; },
+      [](auto& o) { o.losses.z = 1; }};
+  run_ranks(2, [&](Communicator& comm) {
+    const Placement placement = Placement::grid({.experts = kExperts, .ranks = 2});
+    const Floats x(3 * kWidth, 1);
+    Floats y(x.size());
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "change " << i << ", rank " << comm.rank());
+      LayerSettings settings{.gate = {.width = kWidth, .experts = kExperts, .top_k = 2},
+                             .experts = {.shape = {.width = kWidth, .hidden = kHidden}}};
+      if (comm.rank() == 1) changes[i](settings.gate);
+      Layer layer(comm, placement, settings);
+      expect_error(ErrorCode::kMismatch, {"ranks 0 and 1", "options"},
+                   [&] { layer.forward({.x = x}, y); });
+    }
+  });
+}
+
+// The first has overwritten what a second would need.
+TEST(Layer, RefusesASecondBackward) {
+  run_ranks(2, [](Communicator& comm) {
+    Layer layer(comm, Placement::grid({.experts = kExperts, .ranks = 2}),
+                {.gate = {.width = kWidth, .experts = kExperts},
+                 .experts = {.shape = {.width = kWidth, .hidden = kHidden}}});
+    const Floats x(3 * kWidth, 1);
+    Floats y(x.size()), dx(x.size());
+    layer.forward({.x = x}, y);
+    layer.backward(x, dx);
+    expect_error(ErrorCode::kInvalid, {"backward", "Call forward"}, [&] { layer.backward(x, dx); });
+  });
 }
 
 TEST(Layer, EqualsTheReferenceOnAllTokensTogether) {
