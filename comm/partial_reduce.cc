@@ -68,7 +68,7 @@ PartialReducer::Impl::Impl(Communicator& comm_, const PartialOptions& options_)
 }
 
 PartialResult PartialReducer::Impl::average(View data, std::int64_t step, StreamRef stream,
-                                            Part part, std::optional<Begun> begun_before) {
+                                            Part part, const std::optional<Begun>& begun_before) {
   check_left(step);
   if (begun) {
     throw Error(ErrorCode::kInvalid,
@@ -96,9 +96,7 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step, Stream
     pieces.ready_all();
   }
   try {
-    GroupOutcome outcome = begun_before && begun_before->outcome
-                               ? std::move(*begun_before->outcome)
-                               : wait_for_group(step, note, deadline);
+    GroupOutcome outcome = wait_for_group(step, note, deadline);
     result.waiting = comm.clock().now() - start;
     result.controller_away = outcome.kind == GroupOutcome::kAway;
     run(std::move(outcome), note, data, own, deadline, result);
@@ -123,7 +121,7 @@ void PartialReducer::Impl::check_left(std::int64_t step) const {
 }
 
 // The controller is told what it was told last; what is true by then, it learns in average().
-void PartialReducer::Impl::announce(std::int64_t step, Duration eta) {
+void PartialReducer::Impl::announce(std::int64_t step, Duration eta, Duration ahead) {
   check_left(step);
   if (comm.size() == 1) return;
   announcement = {step, comm.clock().now()};
@@ -134,6 +132,7 @@ void PartialReducer::Impl::announce(std::int64_t step, Duration eta) {
   note.version = version_at(step);
   note.gives = true;
   note.eta = eta;
+  note.ahead = ahead;
   control->announce(step, note);
 }
 
@@ -156,7 +155,7 @@ Duration PartialReducer::Impl::patience_for(const GroupOutcome& outcome, TimePoi
 GroupOutcome PartialReducer::Impl::wait_for_group(std::int64_t step, const ReadyNote& note,
                                                   TimePoint deadline) {
   while (true) {
-    GroupOutcome outcome = control->ready(step, note, deadline);
+    GroupOutcome outcome = control->ready(step, note, deadline, pieces.under_way());
     if (outcome.kind == GroupOutcome::kHeal) {
       hand_on(outcome, deadline);
       continue;

@@ -132,8 +132,10 @@ class PartialReducer {
   // The same in pieces, from the end of `data` to its beginning (PartialOptions::piece_bytes).
   // begin() announces; ready() says that elements [first, first + count) will not change any more,
   // and starts what it can; finish() takes the rest as ready, and ends as average() does: `data` is
-  // written there, and nowhere before. A member whose pieces turn out to hold no numbers counts
-  // nothing, after another attempt. Neither begin() nor ready() waits.
+  // written there, and nowhere before. Groups are formed as much before the end of a step as pieces
+  // take, of ranks whose steps end together; one that is late then is left out, as above, whatever
+  // of its pieces was averaged. A member whose pieces turn out to hold no numbers counts nothing,
+  // after another attempt. Neither begin() nor ready() waits.
   //   data    in host memory; the same until finish()
   //   errors  as average(); kInvalid for elements that there are not, or that were ready already
   void begin(View data, std::int64_t step, Duration eta = {});

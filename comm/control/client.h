@@ -113,12 +113,16 @@ class ControlClient final : public Store, private ChannelEvents {
 
   // This rank has made `step` and is ready to average with others. kGroup or kSolo; or kHeal with
   // this rank as donor, after which it says ready() again; or kAway.
-  GroupOutcome ready(std::int64_t step, const ReadyNote& note, TimePoint deadline);
+  // `begun`: announced_group(), with which it averages already what it had by then; so it takes
+  // part in it, even if it turned out to give nothing.
+  GroupOutcome ready(std::int64_t step, const ReadyNote& note, TimePoint deadline,
+                     const std::optional<GroupTag>& begun = {});
   // This rank expects to be ready with `step` after note.eta. Then ready() has its answer without
   // asking, if there is one by then. Does not wait; withdraw() takes it back.
   void announce(std::int64_t step, ReadyNote note);
-  // What was announced has a group, so ready() will return that at once.
-  bool group_known() const;
+  // The group of what was announced, kGroup, if it has one: then ready() will return that at once,
+  // or what it has become by then. Until then this rank can be taken out of it.
+  std::optional<GroupOutcome> announced_group() const;
   // Of a message to the controller and its answer; zero if not known yet.
   Duration round_trip() const;
   // ready() did not ask, so the controller may have taken this rank out of group `tag` meanwhile:
@@ -170,7 +174,8 @@ class ControlClient final : public Store, private ChannelEvents {
   void tell_progress();
   void take_told(const Message& message);
   Message with_open(Message request) const;  // with state_ locked
-  std::optional<GroupOutcome> take_announced(std::int64_t step, const ReadyNote& note);
+  std::optional<GroupOutcome> take_announced(std::int64_t step, const ReadyNote& note,
+                                             const std::optional<GroupTag>& begun);
   GroupOutcome outcome_of(Message reply, const std::string& doing) const;
   std::vector<CallRecord> own_calls() const;
 

@@ -28,23 +28,25 @@ void ControlClient::announce(std::int64_t step, ReadyNote note) {
   flush();
 }
 
-bool ControlClient::group_known() const {
+std::optional<GroupOutcome> ControlClient::announced_group() const {
   const std::scoped_lock lock(state_->mutex);
   const Message* reply = state_->core.reply(Lane::kGroup);
-  if (!state_->announced || reply == nullptr || state_->core.failure()) return false;
-  if (reply->type != MessageType::kGroup) return false;
-  const auto note = decode_group(reply->value);
-  return note && note->donor < 0;
+  if (!state_->announced || reply == nullptr || state_->core.failure()) return std::nullopt;
+  if (reply->type != MessageType::kGroup) return std::nullopt;
+  GroupOutcome outcome = outcome_of(*reply, "looking at the group that was announced");
+  if (outcome.kind != GroupOutcome::kGroup) return std::nullopt;
+  return outcome;
 }
 
 // The answer to what this rank announced, if it came and still holds.
-std::optional<GroupOutcome> ControlClient::take_announced(std::int64_t step,
-                                                          const ReadyNote& note) {
+std::optional<GroupOutcome> ControlClient::take_announced(std::int64_t step, const ReadyNote& note,
+                                                          const std::optional<GroupTag>& begun) {
   const std::scoped_lock one_call(state_->calls[static_cast<std::size_t>(Lane::kGroup)]);
   const std::scoped_lock lock(state_->mutex);
-  const bool as_announced = std::exchange(state_->announced, std::nullopt) == step && note.gives;
+  const bool announced = std::exchange(state_->announced, std::nullopt) == step;
   const Message* reply = state_->core.reply(Lane::kGroup);
-  if (!as_announced || reply == nullptr || state_->core.failure()) return std::nullopt;
+  if (!announced || reply == nullptr || state_->core.failure()) return std::nullopt;
+  if (!note.gives && begun != reply->tag) return std::nullopt;
   if (reply->type != MessageType::kGroup && reply->type != MessageType::kSolo) return std::nullopt;
   GroupOutcome outcome = outcome_of(*reply, "taking the group that was announced");
   if (outcome.kind == GroupOutcome::kHeal) return outcome;
@@ -82,8 +84,9 @@ std::optional<GroupOutcome> ControlClient::replaced(const GroupTag& tag, TimePoi
   return outcome_of(reply, kDoing);
 }
 
-GroupOutcome ControlClient::ready(std::int64_t step, const ReadyNote& note, TimePoint deadline) {
-  if (auto announced = take_announced(step, note)) return std::move(*announced);
+GroupOutcome ControlClient::ready(std::int64_t step, const ReadyNote& note, TimePoint deadline,
+                                  const std::optional<GroupTag>& begun) {
+  if (auto announced = take_announced(step, note, begun)) return std::move(*announced);
   return ask_for_group({.type = MessageType::kReady, .number = step, .value = encode(note)},
                        deadline, kUnlessBroken,
                        fmt::format("waiting for a group at step {}", step));

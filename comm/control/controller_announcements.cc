@@ -29,6 +29,7 @@ void ControllerCore::take_announcement(int rank, const Message& message) {
   announced = {.step = message.number,
                .expected = now_ + note.eta - note.round_trip / 2,  // on the way so long
                .round_trip = note.round_trip,
+               .ahead = note.ahead,
                .told = {}};
 }
 

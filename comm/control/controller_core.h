@@ -13,9 +13,9 @@
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
 //               one group, kSolo or error, unless its rank dies, leaves or withdraws it
 //   announced   a rank that says when it will be ready is in the queue a round trip before that,
-//   and
-//               has its answer when it is. Should it be late by more than it usually is, or not
-//               come at all, it is dropped from its group, whose others are told at once
+//               and as much earlier as it wants to know its group, and has its answer when it is.
+//               Should it be late by more than it usually is, or not come at all, it is dropped
+//               from its group, whose others are told at once
 //   restart     it keeps nothing that ranks cannot tell it again. A rank that it does not know is
 //               asked to say hello, with the epoch that it comes from; the epoch goes above that,
 //               all are told, repeat what has no answer yet, and name the group that they have not
@@ -105,6 +105,7 @@ class ControllerCore {
     std::int64_t step;
     TimePoint expected;
     Duration round_trip;
+    Duration ahead;               // before `expected`, beside the round trip, it is in the queue
     std::optional<Message> told;  // its group, once it has one
   };
   struct Member {

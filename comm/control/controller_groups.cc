@@ -161,7 +161,8 @@ void ControllerCore::enqueue(int rank) {
   Member& sender = member(rank);
   if (!std::exchange(sender.trains, true)) matchmaker_.add(rank);
   if (sender.announced) {
-    const TimePoint enters = sender.announced->expected - sender.announced->round_trip;
+    const Announced& announced = *sender.announced;
+    const TimePoint enters = announced.expected - announced.round_trip - announced.ahead;
     if (enters > now_) return set_due(rank, enters);
   }
   metrics_.ready(rank, sender.note.gives,

@@ -74,6 +74,7 @@ std::string encode(const ReadyNote& note) {
   put(out, note.moved);
   put(out, note.eta.count());
   put(out, note.round_trip.count());
+  put(out, note.ahead.count());
   return out;
 }
 
@@ -91,6 +92,7 @@ std::optional<ReadyNote> decode_ready(std::string_view bytes) {
   in.refuse_unless(std::isfinite(note.moved));
   note.eta = take_duration(in);
   note.round_trip = take_duration(in);
+  note.ahead = take_duration(in);
   if (!in.at_end()) return std::nullopt;
   return note;
 }

@@ -26,6 +26,8 @@ struct ReadyNote {
   // controller and its answer take. Of its model it tells what it was after its last average.
   Duration eta{};
   Duration round_trip{};
+  // So long before it is ready, a group is of use to it: what it has by then is averaged meanwhile.
+  Duration ahead{};
   friend bool operator==(const ReadyNote&, const ReadyNote&) = default;
 };
 

@@ -19,33 +19,30 @@ void PartialReducer::Impl::begin(View data, std::int64_t step, Duration eta) {
                             data.memory == Memory::kHost ? "host" : "device",
                             begun ? "and one was begun" : "none being begun"));
   }
-  announce(step, eta);
-  begun = {.data = data, .step = step, .outcome = {}};
+  announce(step, eta, in_pieces() ? usual_average.least() : Duration{});
+  begun = {.data = data, .step = step};
   pieces.begin(data);
 }
 
-// Where its group is known by now, this rank says that it begins, and may not be left out any more.
 void PartialReducer::Impl::ready(std::size_t first, std::size_t count) {
   if (!begun) {
     throw Error(ErrorCode::kInvalid, "partial_reduce: ready() without begin() before.");
   }
   pieces.ready(first, count);
-  if (begun->outcome || !in_pieces() || control == nullptr || !control->group_known()) return;
-  ReadyNote note = last_note;
-  note.grouping = grouping();
-  note.version = version_at(begun->step);
-  note.gives = true;
-  const TimePoint deadline = comm.clock().now() + options.timeout;
-  GroupOutcome outcome = control->ready(begun->step, note, deadline);
-  if (outcome.kind == GroupOutcome::kHeal) return hand_on(outcome, deadline);
-  begun->outcome = outcome;
-  if (outcome.kind != GroupOutcome::kGroup) return;
-  steps_away = 0;
-  const Group group(outcome.members, outcome.tag);
+  if (in_pieces() && control != nullptr) start_pieces();
+}
+
+// With its group, where that is known by now, or is another than before. The others cannot complete
+// the average before this rank says at the end of its step that it takes part; should it not come
+// in time, they are told, and go on without it.
+void PartialReducer::Impl::start_pieces() {
+  const auto outcome = control->announced_group();
+  if (!outcome || pieces.runs(outcome->tag)) return;
+  const Group group(outcome->members, outcome->tag);
   comm.engine().retire_before(group.tag());
-  // The others may have much to compute, too; but there is to be time for another attempt.
-  pieces.start(group, {outcome.note.weights, options.weighting.damped, options.deterministic},
-               copies.shadow_of(begun->data), options.timeout / 2);
+  pieces.start(group, {outcome->note.weights, options.weighting.damped, options.deterministic},
+               copies.shadow_of(begun->data),
+               std::max(patience_for(*outcome, comm.clock().now() + options.timeout), Duration(1)));
 }
 
 PartialResult PartialReducer::Impl::finish() {
@@ -64,12 +61,15 @@ bool PartialReducer::Impl::average_once(const Group& group, const GroupOutcome& 
   if (in_pieces()) {
     if (!pieces.runs(group.tag())) pieces.start(group, plan, average, std::max(most, Duration(1)));
     if (!pieces.finish(gives)) return false;
+    usual_average.took(pieces.took());
   } else if (options.payload == Payload::kExact) {
     group_average(group, plan, own, average, start + most);
   } else {
     lossy_average(group, plan, own, average, start + most);
   }
-  usual_patience.took(group.ranks().size(), comm.clock().now() - start);
+  // Pieces may have been under way before.
+  const Duration time = comm.clock().now() - start;
+  usual_patience.took(group.ranks().size(), in_pieces() ? std::max(time, pieces.took()) : time);
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include "comm/executor/lossy_average.h"
 #include "comm/executor/model_copies.h"
 #include "comm/executor/piece_average.h"
+#include "comm/group/average_time.h"
 #include "comm/group/patience.h"
 #include "comm/group/sketch.h"
 #include "comm/group/step_estimate.h"
@@ -25,14 +26,14 @@ struct PartialReducer::Impl {
   struct Begun {
     View data;
     std::int64_t step;
-    std::optional<GroupOutcome> outcome;  // if it is known already
   };
 
   enum class Part : std::uint8_t { kGives, kTakes };
   PartialResult average(View data, std::int64_t step, StreamRef stream, Part part,
-                        std::optional<Begun> begun_before = {});
+                        const std::optional<Begun>& begun_before = {});
   void begin(View data, std::int64_t step, Duration eta);
   void ready(std::size_t first, std::size_t count);
+  void start_pieces();
   PartialResult finish();
   bool in_pieces() const noexcept {
     return options.piece_bytes > 0 && !options.weighting.damped &&
@@ -40,7 +41,7 @@ struct PartialReducer::Impl {
   }
   bool average_once(const Group& group, const GroupOutcome& outcome, bool gives, ConstView own,
                     View average, Duration most);
-  void announce(std::int64_t step, Duration eta);
+  void announce(std::int64_t step, Duration eta, Duration ahead = {});
   void take_announcement(std::int64_t step, TimePoint now);
   void check_left(std::int64_t step) const;
   Duration patience_for(const GroupOutcome& outcome, TimePoint deadline) const;
@@ -75,8 +76,9 @@ struct PartialReducer::Impl {
     TimePoint at;
   };
   std::optional<Announcement> announcement;
-  StepEstimate usual_eta;  // from announce() to average()
-  int steps_away = 0;      // in a row, without a controller
+  StepEstimate usual_eta;     // from announce() to average()
+  AverageTime usual_average;  // of one in pieces
+  int steps_away = 0;         // in a row, without a controller
   bool left = false;
 };
 

@@ -88,8 +88,22 @@ bool PieceAverage::finish(bool finite) {
     cancel();
     throw;
   }
+  note_time();
   cancel();
   return std::ranges::find(finite_, 0) == finite_.end();
+}
+
+// As the communicator recorded it, whoever made the progress.
+void PieceAverage::note_time() {
+  took_ = {};
+  TimePoint before{};
+  for (const CallRecord& call : comm_.recorder().last(requests_.size() + 1)) {
+    const bool is_piece = call.group == group_->tag() && call.kind == CallKind::kAllReduce;
+    if (!is_piece || call.state != CallRecord::kDone) continue;
+    const TimePoint begun = std::max(call.started, before);
+    if (call.ended > begun) took_ += call.ended - begun;
+    before = std::max(before, call.ended);
+  }
 }
 
 void PieceAverage::cancel() noexcept {

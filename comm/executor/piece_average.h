@@ -40,12 +40,19 @@ class PieceAverage {
   // What is ready is averaged by `group` from now on, each piece within `timeout`. Gives up what
   // another group had under way. Not for damped weights.
   void start(const Group& group, const AveragePlan& plan, View average, Duration timeout);
-  bool runs(const GroupTag& tag) const noexcept { return group_ && group_->tag() == tag; }
+  bool runs(const GroupTag& tag) const noexcept { return under_way() == tag; }
+  // What start() was told of, until finish().
+  std::optional<GroupTag> under_way() const noexcept {
+    return group_ ? std::optional(group_->tag()) : std::nullopt;
+  }
   // Waits for all pieces. False, on all members, if what one of them brought was not finite, though
   // it was told to give.
   //   errors  as all_reduce; kInvalid if some elements were never ready
   bool finish(bool finite);
   void cancel() noexcept;
+  // How long the last that finish() returned from was at it, while there was a piece under way:
+  // what it took beside the time in which none was ready here. Zero if nothing is known.
+  Duration took() const noexcept { return took_; }
 
  private:
   struct Piece {
@@ -55,6 +62,7 @@ class PieceAverage {
   };
 
   void start_complete();
+  void note_time();
 
   Communicator& comm_;
   std::size_t bytes_;
@@ -65,6 +73,7 @@ class PieceAverage {
   AveragePlan plan_;
   View average_;
   Duration timeout_{};
+  Duration took_{};
   std::vector<std::int8_t> finite_;  // of all members
   std::vector<Request> requests_;    // of the first so many pieces
 };

@@ -1,6 +1,7 @@
 // Ranks that announce when they will be ready, in virtual time: the production controller and
 // clients, with messages that take their time. The way to the controller and back is hidden where
-// estimates are good; where they are wrong, or a rank dies or changes its mind after it has
+// estimates are good, and what is averaged in pieces, as their groups are formed while they are
+// still computed; where estimates are wrong, or a rank dies or changes its mind after it has
 // announced, the others wait for it a little, and not for its lease.
 #include <gtest/gtest.h>
 
@@ -24,6 +25,10 @@ struct Job {
   double jitter = 0.05;
   Duration averaging = seconds(0.006);
   Duration announced = seconds(0.02);  // so long before its end; zero: it is not
+  double slow = 1;                     // times as long as the others' are the steps of rank 0
+  // Averages are in pieces, which groups begin with as soon as they are known, and are to be known
+  // so long before steps end; zero: they are not.
+  Duration ahead{};
   // What the estimate is multiplied with.
   std::function<double(std::mt19937_64&)> error = [](std::mt19937_64&) { return 1.0; };
 };
@@ -58,9 +63,11 @@ class Timed {
     }
     ASSERT_EQ(world_.violation(), "") << world_.to_text();
   }
-  // Of a step, in milliseconds: from its end to when all of its group had begun.
+  // Of a step, in milliseconds: from its end to when all of its group had ended theirs.
   double mean_wait() const { return 1e3 * to_seconds(waited_) / static_cast<double>(averages_); }
   double longest_wait() const { return 1e3 * to_seconds(longest_); }
+  // From its end to when it is averaged.
+  double mean_cost() const { return 1e3 * to_seconds(cost_) / static_cast<double>(averages_); }
   int averages() const { return averages_; }
   World& world() { return world_; }
 
@@ -68,6 +75,8 @@ class Timed {
   struct Seen {
     int step = -1;  // that it was seen to begin
     TimePoint ended{};
+    TimePoint together{};  // all of its group had ended theirs
+    std::optional<GroupTag> told;
     std::optional<GroupTag> tag;  // of which its completion is due
     std::size_t outcomes = 0;
   };
@@ -86,12 +95,15 @@ class Timed {
   void look(int rank) {
     const Rank& self = world_.at(rank);
     note_outcome(rank);
+    note_group(rank);
     if (self.phase == Rank::kStepping && seen(rank).step != self.step) begin_step(rank);
     if (world_.is_told(rank)) {
       world_.fail(rank);
     } else if (world_.all_began(rank) && seen(rank).tag != self.tag) {
       seen(rank).tag = self.tag;
-      at(world_.now() + job_.averaging, [this, rank] { complete(rank); });
+      seen(rank).together = world_.now();
+      const TimePoint begun = job_.ahead > Duration{} ? known_.at(self.tag) : world_.now();
+      at(std::max(begun + job_.averaging, world_.now()), [this, rank] { complete(rank); });
     }
   }
 
@@ -99,7 +111,8 @@ class Timed {
     const int step = world_.at(rank).step;
     seen(rank).step = step;
     const TimePoint ends =
-        world_.now() + seconds(to_seconds(job_.step) * (1 + job_.jitter * (2 * unit(random_) - 1)));
+        world_.now() + seconds(to_seconds(job_.step) * (rank == 0 ? job_.slow : 1) *
+                               (1 + job_.jitter * (2 * unit(random_) - 1)));
     at(ends, [this, rank] {
       seen(rank).ended = world_.now();
       if (world_.at(rank).phase == Rank::kStepping) world_.end_step(rank);
@@ -108,7 +121,7 @@ class Timed {
     const Duration eta = seconds(to_seconds(job_.announced) * job_.error(random_));
     at(ends - job_.announced, [this, rank, eta] {
       if (!world_.may_announce(rank)) return;
-      world_.announce(rank, eta, 2 * job_.latency);
+      world_.announce(rank, eta, 2 * job_.latency, job_.ahead);
       on_announced(world_, rank);
     });
   }
@@ -121,12 +134,18 @@ class Timed {
     at(world_.now() + seconds(1e-5), [this, rank] { complete(rank); });
   }
 
+  void note_group(int rank) {
+    const Message* reply = world_.at(rank).client.reply(Lane::kGroup);
+    if (reply == nullptr || reply->type != MessageType::kGroup) return;
+    if (std::exchange(seen(rank).told, reply->tag) != reply->tag) known_[reply->tag] = world_.now();
+  }
+
   void note_outcome(int rank) {
     const auto& outcomes = world_.at(rank).outcomes;
     for (; seen(rank).outcomes < outcomes.size(); ++seen(rank).outcomes) {
       const bool averaged = outcomes[seen(rank).outcomes].kind == Outcome::kAveraged;
-      const Duration wait =
-          world_.now() - seen(rank).ended - (averaged ? job_.averaging : Duration{});
+      const Duration wait = (averaged ? seen(rank).together : world_.now()) - seen(rank).ended;
+      cost_ += world_.now() - seen(rank).ended;
       longest_ = std::max(longest_, wait);
       waited_ += wait;
       ++averages_;
@@ -138,7 +157,9 @@ class Timed {
   World world_;
   std::multimap<TimePoint, std::function<void()>> events_;
   std::vector<Seen> seen_;
+  std::map<GroupTag, TimePoint> known_;  // to all members
   Duration waited_{};
+  Duration cost_{};
   Duration longest_{};
   int averages_ = 0;
 };
@@ -172,6 +193,34 @@ TEST(Announced, HidesTheWayToTheControllerAndBack) {
   }
 }
 
+// A group that is formed as long before steps end as its average takes has nothing left to do then
+// but to hear that nobody was left out; and its members wait for each other no longer than if it
+// were formed at the end; beside a slow rank, too.
+TEST(Announced, HidesAveragesInPieces) {
+  for (const auto& [size, group_size] : {std::pair{8, 2}, {8, 4}, {6, 3}}) {
+    for (const double slow : {1.0, 4.0}) {
+      Job job{.size = size, .group_size = group_size, .averaging = seconds(0.02)};
+      job.announced = seconds(0.04);
+      job.slow = slow;
+      Timed whole(job);
+      whole.run();
+      job.ahead = job.averaging;
+      Timed pieces(job);
+      pieces.run();
+      const std::string name = std::to_string(size) + "_in_" + std::to_string(group_size) +
+                               (slow > 1 ? "_one_slow" : "");
+      record("whole_cost_ms_" + name, whole.mean_cost());
+      record("pieces_cost_ms_" + name, pieces.mean_cost());
+      record("whole_wait_ms_" + name, whole.mean_wait());
+      record("pieces_wait_ms_" + name, pieces.mean_wait());
+      EXPECT_EQ(pieces.averages(), size * job.steps);
+      EXPECT_LT(pieces.mean_cost(), whole.mean_cost() - 16) << name;  // of 20 ms; the word takes 4
+      EXPECT_LT(pieces.mean_wait(), whole.mean_wait() + 1) << name;
+      EXPECT_LT(pieces.longest_wait(), whole.longest_wait() + 10) << name;
+    }
+  }
+}
+
 // Estimates that are off by half, by ten times, or always too short: all steps are averaged or made
 // alone, and in the mean nobody waits much longer than without any estimate.
 TEST(Announced, SurvivesWrongEstimates) {
@@ -184,24 +233,29 @@ TEST(Announced, SurvivesWrongEstimates) {
       [](std::mt19937_64& random) { return unit(random) < 0.1 ? 10 : 1; },
       [](std::mt19937_64& random) { return unit(random) < 0.1 ? 0.01 : 1; },
       [](std::mt19937_64&) { return 0.1; }};
-  for (const auto& error : errors) {
-    job.error = error;
-    EXPECT_LT(mean_wait(job), asked + 10);
+  for (const Duration ahead : {Duration{}, Duration(seconds(0.012))}) {
+    job.ahead = ahead;
+    for (const auto& error : errors) {
+      job.error = error;
+      EXPECT_LT(mean_wait(job), asked + 10);
+    }
   }
 }
 
 // The group goes on without the dead one long before its lease is over.
 TEST(Announced, WaitsForNoneThatDiesBeforeItIsReady) {
-  Timed timed({.size = 6, .group_size = 3, .steps = 40});
-  timed.on_announced = [](World& world, int rank) {
-    if (rank == 2 && world.at(rank).step == 20) world.die(rank);
-  };
-  timed.run();
-  EXPECT_EQ(timed.world().at(2).phase, Rank::kDead);
-  EXPECT_GT(timed.averages(), 5 * 40);
-  EXPECT_LT(timed.longest_wait(), 1e3 * to_seconds(Timed::kLease) / 5);
-  const auto& aborts = timed.world().controller().groups().counts().aborts;
-  EXPECT_GE(aborts[static_cast<std::size_t>(AbortReason::kLate)], 1u);
+  for (const Duration ahead : {Duration{}, Duration(seconds(0.012))}) {
+    Timed timed({.size = 6, .group_size = 3, .steps = 40, .ahead = ahead});
+    timed.on_announced = [](World& world, int rank) {
+      if (rank == 2 && world.at(rank).step == 20) world.die(rank);
+    };
+    timed.run();
+    EXPECT_EQ(timed.world().at(2).phase, Rank::kDead);
+    EXPECT_GT(timed.averages(), 5 * 40);
+    EXPECT_LT(timed.longest_wait(), 1e3 * to_seconds(Timed::kLease) / 5);
+    const auto& aborts = timed.world().controller().groups().counts().aborts;
+    EXPECT_GE(aborts[static_cast<std::size_t>(AbortReason::kLate)], 1u);
+  }
 }
 
 TEST(Announced, WaitsForNoneThatChangesItsMind) {

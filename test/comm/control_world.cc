@@ -129,7 +129,7 @@ bool World::may_announce(int rank) const {
          self.announced == 0;
 }
 
-void World::announce(int rank, Duration eta, Duration round_trip) {
+void World::announce(int rank, Duration eta, Duration round_trip, Duration ahead) {
   Rank& self = at(rank);
   note(self.history, "announce", 8);
   self.announced = self.step + 1;
@@ -138,7 +138,8 @@ void World::announce(int rank, Duration eta, Duration round_trip) {
   const ReadyNote told{.grouping = {.group_size = group_size_},
                        .version = self.announced,
                        .eta = eta,
-                       .round_trip = round_trip};
+                       .round_trip = round_trip,
+                       .ahead = ahead};
   Message message{.type = MessageType::kReady, .number = self.announced, .value = encode(told)};
   name_open(rank, message);
   self.client.request(std::move(message), now_);

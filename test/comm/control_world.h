@@ -82,8 +82,9 @@ class World {
   void deliver(const Packet& packet);
   void end_step(int rank);  // of kStepping
   bool may_announce(int rank) const;
-  void announce(int rank, Duration eta, Duration round_trip);  // the step that it is making
-  bool all_began(int rank) const;                              // the attempt that it is in
+  // The step that it is making.
+  void announce(int rank, Duration eta, Duration round_trip, Duration ahead = {});
+  bool all_began(int rank) const;  // the attempt that it is in
   bool may_complete(int rank) const;
   void complete(int rank);  // the all-reduce succeeds at this rank
   bool may_fail(int rank) const { return runs(rank) && !waits_for_word(rank); }

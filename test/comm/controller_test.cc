@@ -229,7 +229,8 @@ class RandomJob {
     }
     // An estimate may be wrong in any way, and that of the way to the controller and back, too.
     if (world_.may_announce(rank) && happens(announce_)) {
-      world_.announce(rank, seconds(0.001 * (1 + below(400))), seconds(0.001 * below(200)));
+      world_.announce(rank, seconds(0.001 * (1 + below(400))), seconds(0.001 * below(200)),
+                      seconds(0.001 * below(2) * below(400)));
     }
     if (world_.at(rank).phase == Rank::kStepping && happens(0.1)) world_.end_step(rank);
     if (world_.may_go_alone(rank) && happens(0.1)) world_.go_alone(rank);

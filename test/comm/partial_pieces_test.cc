@@ -158,6 +158,32 @@ TEST(PartialPieces, AreAveragedAgainWithoutAMemberThatDies) {
   });
 }
 
+// Rank 2 does not end its step, of which some pieces are averaged by then, before another has its
+// average: the others wait for it no longer than for one of which none is.
+TEST(PartialPieces, AreAveragedAgainWithoutAMemberThatIsLate) {
+  std::atomic<bool> late{false}, over{false};
+  run(3, [&](Communicator& comm, LocalControl&) {
+    const std::vector<float> of_all = mean_of_all(comm);
+    PartialReducer reducer(comm, kInPieces);
+    std::vector<float> model(kElements);
+    for (int step = 0; !over && step < 2000; ++step) {
+      const bool under_way = make_step(comm, reducer, model, step);
+      const TimePoint start = Clock::real().now();
+      if (comm.rank() == 2 && under_way) {
+        late = true;
+        while (late && Clock::real().now() < start + seconds(15)) std::this_thread::yield();
+      }
+      const PartialResult result = reducer.finish();
+      expect_mean(model, result, of_all);
+      if (comm.rank() == 2 || !late) continue;
+      EXPECT_LT(to_seconds(Clock::real().now() - start), 5);  // it may compute for half of 20
+      if (result.group == std::vector{0, 1} && result.attempts > 1) over = true;
+      late = false;
+    }
+    EXPECT_TRUE(over);
+  });
+}
+
 // Rank 0 has said that it gives, and its last piece holds a NaN: nobody gets that.
 TEST(PartialPieces, ThatHoldNoNumbersCountNothing) {
   std::atomic<bool> over{false};

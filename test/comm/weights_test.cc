@@ -261,7 +261,10 @@ TEST(GroupNote, SurvivesTheWire) {
       .version = -5,
       .gives = false,
       .sketch = {1.5f, -2.5f},
-      .moved = 3};
+      .moved = 3,
+      .eta = seconds(0.5),
+      .round_trip = seconds(0.25),
+      .ahead = seconds(0.125)};
   EXPECT_EQ(decode_ready(encode(ready)), ready);
   const GroupNote group{.weights = {0.25, 0.75, 0}, .version = 77};
   EXPECT_EQ(decode_group(encode(group)), group);
