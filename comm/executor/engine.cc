@@ -110,8 +110,8 @@ Request Engine::start(Team& team, const TeamCall& part, const std::function<Call
 Request Engine::begin(Team& team, const TeamCall& part, const std::function<Call()>& whole) {
   TeamRun& run = team.begin(part);
   if (sends_ && run.state == TeamRun::State::kDone) progress();  // see there
-  const bool fails = watch_.notices().keeps_for(part.id, *part.group);
-  if (run.state == TeamRun::State::kDone && !fails) {
+  if (run.state == TeamRun::State::kDone &&
+      !watch_.notices().keeps_for(part.id, *part.group, true)) {
     team.end(run);
     watch_.completed_at_once(part);
     return Request();
@@ -151,7 +151,7 @@ void Engine::get_going(Request::State& state) {
   watch_.begin(state.watched_, work.call(), work.fingerprint());
   transport_->open(work, work.id(), work.fingerprint());
   fail_if_lost(state, clock_.now());
-  if (const auto told = watch_.notices().take_kept(work.id(), *work.call().group))
+  if (const auto told = watch_.notices().take_kept(work.id(), *work.call().group, work.complete()))
     work.fail_told(*told);
   if (work.finished()) return;
   if (auto* const execution = state.execution()) {

@@ -75,12 +75,11 @@ bool Engine::hears(const Notice& notice) {
   for (Request::State* state : calls_) {
     RunningCall& work = state->work();
     const CallId id = work.id();
-    if (!concerns(notice, id, *work.call().group)) continue;
+    if (!concerns(notice, id, *work.call().group, work.complete())) continue;
     if (id.group != notice.call.group) {
       if (other == nullptr && !work.error()) other = &work;
       continue;
     }
-    if (work.finished() && !work.error()) continue;
     work.fail_told(notice);
     heard = true;
     if (id.number == notice.call.number) break;  // calls stand in the order of their numbers

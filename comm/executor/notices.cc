@@ -20,8 +20,9 @@ constexpr unsigned kCodes = static_cast<unsigned>(ErrorCode::kIo) + 1;
 
 }  // namespace
 
-bool concerns(const Notice& notice, const CallId& call, const Group& group) noexcept {
-  if (notice.call.group == call.group) return notice.call.number <= call.number;
+bool concerns(const Notice& notice, const CallId& call, const Group& group,
+              bool complete) noexcept {
+  if (notice.call.group == call.group) return !complete && notice.call.number <= call.number;
   return notice.call.group.is_pair() && group.contains(notice.from);
 }
 
@@ -124,14 +125,14 @@ void Notices::keep(Notice notice) {
   if (kept_.size() > kKept) kept_.pop_front();
 }
 
-bool Notices::keeps_for(const CallId& call, const Group& group) const noexcept {
+bool Notices::keeps_for(const CallId& call, const Group& group, bool complete) const noexcept {
   return std::any_of(kept_.begin(), kept_.end(),
-                     [&](const Notice& notice) { return concerns(notice, call, group); });
+                     [&](const Notice& notice) { return concerns(notice, call, group, complete); });
 }
 
-std::optional<Notice> Notices::take_kept(const CallId& call, const Group& group) {
+std::optional<Notice> Notices::take_kept(const CallId& call, const Group& group, bool complete) {
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Notice& notice) {
-    return concerns(notice, call, group);
+    return concerns(notice, call, group, complete);
   });
   if (found == kept_.end()) return std::nullopt;
   Notice notice = std::move(*found);

@@ -32,8 +32,9 @@ inline constexpr std::size_t kMaxNoticeBytes = 1024;
 
 // Whether `notice` concerns a call of a group that this rank is in: the call that it is about, a
 // later one of the same group or, as a message may be complete for its sender when the receiver
-// finds that they disagree, any that the receiver takes part in.
-bool concerns(const Notice& notice, const CallId& call, const Group& group) noexcept;
+// finds that they disagree, any that the receiver takes part in. Nothing but such a message is news
+// for a call that is `complete` here.
+bool concerns(const Notice& notice, const CallId& call, const Group& group, bool complete) noexcept;
 
 std::vector<std::byte> encode(const Notice& notice);
 // Fills in what the header of the message says. Nothing if `data` is not what encode() gives.
@@ -62,9 +63,9 @@ class Notices final : public Sink {
   // One that concerns no call under way waits for the next of its group. Few are kept.
   void keep(Notice notice);
   // Whether something that was kept concerns `call` of `group`.
-  bool keeps_for(const CallId& call, const Group& group) const noexcept;
+  bool keeps_for(const CallId& call, const Group& group, bool complete) const noexcept;
   // The first of that, once.
-  std::optional<Notice> take_kept(const CallId& call, const Group& group);
+  std::optional<Notice> take_kept(const CallId& call, const Group& group, bool complete);
   // `call` failed here: what others say of it is no news.
   void forget(const CallId& call);
   bool is_news(const CallId& call) const noexcept;

@@ -28,6 +28,7 @@ class RunningCall : public Sink {
 
   const std::optional<Error>& error() const noexcept { return error_; }
   bool lost_a_rank() const noexcept { return error_ && error_->code() == ErrorCode::kPeerLost; }
+  bool complete() const noexcept { return finished() && !error_; }
   const Call& call() const noexcept { return call_; }
   CallId id() const noexcept { return {call_.group->tag(), call_.number}; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }

@@ -237,6 +237,47 @@ TEST_P(Mismatch, OfTheCountOfAMessageIsToldToAllThatCallWithItsSenderThen) {
   expect(all, {"send_recv of count 5 int32", "send_recv of count 6 int32"});
 }
 
+// Rank 0's part of the first call is complete when it is told of the message, and it goes on. What
+// it passes on finds rank 1's part of that complete, too, and of the next as soon as it begins.
+TEST_P(Mismatch, WaitsForACallThatIsNotCompleteOnceItBegins) {
+  auto all = outcomes(GetParam(), 3, [&](Communicator& comm) {
+    const Group both({0, 1}, {.id = 7});
+    std::vector<int> data(5 + static_cast<std::size_t>(comm.rank())), go(1), first(1), next(1);
+    const auto start = [&](std::vector<int>& sum) {
+      return comm.all_reduce(sum, ReduceOp::kSum, {.group = &both});
+    };
+    if (comm.rank() == 0) {
+      comm.send(data, 1).wait();
+      comm.recv(go, 2).wait();  // rank 1 is in the first call
+      const Outcome told = outcome_of(comm, [&](Communicator&) { start(first).wait(); });
+      const Request in_next = start(next);
+      comm.send(go, 1).wait();
+      comm.recv(go, 2).wait();
+      throw Error(told.code, told.text, told.ranks);
+    }
+    if (comm.rank() == 1) {
+      EXPECT_THROW(comm.recv(data, 0).wait(), Error);
+      Request in_first = start(first);
+      comm.send(go, 2).wait();
+      comm.recv(go, 0).wait();
+      const Outcome told = outcome_of(comm, [&](Communicator&) {
+        in_first.wait();
+        start(next).wait();
+        start(next).wait();  // alone
+      });
+      comm.send(go, 2).wait();
+      throw Error(told.code, told.text, told.ranks);
+    }
+    for (int each = 0; each < 2; ++each) {
+      comm.recv(go, 1).wait();
+      comm.send(go, 0).wait();
+    }
+  });
+  EXPECT_EQ(all.back().text, "no error");
+  all.pop_back();
+  expect(all, {"send_recv of count 5 int32", "send_recv of count 6 int32"});
+}
+
 // Other groups and the calls before are not touched by it.
 TEST_P(Mismatch, IsOfItsGroupOnly) {
   const auto all = outcomes(GetParam(), 4, [&](Communicator& comm) {
