@@ -39,6 +39,8 @@ struct motley_reducer {
 
 namespace {
 
+constexpr double kMostSeconds = 1e6;  // as PartialOptions::timeout
+
 // What `body` throws becomes a status, and its text the communicator's.
 template <class Body>
 motley_status run(motley_comm& comm, Body body) noexcept {
@@ -131,6 +133,12 @@ motley_status motley_reducer_create_in_pieces(motley_comm* comm, int group_size,
                                               motley_reducer** reducer) {
   *reducer = nullptr;
   return run(*comm, [&] {
+    // Before it becomes a Duration, which holds no more than 300 years.
+    if (!(timeout_seconds >= 0 && timeout_seconds <= kMostSeconds)) {
+      throw motley::Error(ErrorCode::kInvalid,
+                          fmt::format("motley_reducer_create: timeout_seconds is {}. Use 0 to {}.",
+                                      timeout_seconds, kMostSeconds));
+    }
     const motley::PartialOptions options{.group_size = group_size,
                                          .timeout = motley::seconds(timeout_seconds),
                                          .piece_bytes = piece_bytes};

@@ -76,8 +76,8 @@ motley_status motley_broadcast(motley_comm* comm, void* data, size_t count, motl
                                int root);
 motley_status motley_barrier(motley_comm* comm);
 
-/* group_size as PartialOptions::group_size; timeout_seconds of each average, the communicator's if
- * 0. *reducer is null if this fails. */
+/* group_size as PartialOptions::group_size; timeout_seconds of each average, 0 to 1e6, the
+ * communicator's if 0. MOTLEY_INVALID for others. *reducer is null if this fails. */
 motley_status motley_reducer_create(motley_comm* comm, int group_size, double timeout_seconds,
                                     motley_reducer** reducer);
 /* Of the group that data [count] was averaged with, in place. `members`, if not null, has room for

@@ -22,6 +22,47 @@ namespace {
 // all the same.
 constexpr Duration kLastWords = seconds(1);
 constexpr Duration kLookForController = seconds(0.01);
+constexpr double kMaxSeconds = 1e6;  // eleven days; keeps sums of durations far from overflow
+
+template <class T>
+void require(bool holds, const char* option, const T& is, const std::string& range) {
+  if (holds) return;
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("partial_reduce: {} is {}. Use {}.", option, is, range));
+}
+
+void require_between(double least, double most, const char* option, double is) {
+  require(is >= least && is <= most, option, fmt::format("{:.9g}", is),
+          fmt::format("{} to {}", least, most));
+}
+
+// With one rank there are no groups, of whatever size.
+void check_options(const PartialOptions& options, int ranks) {
+  const int p = options.group_size;
+  if (ranks > 1) {
+    require(p == 0 || (p >= 2 && p <= ranks), "group_size", p,
+            fmt::format("2 to {}, which is all ranks, or 0 to have it adapted", ranks));
+    require(options.largest_group == 0 ||
+                (options.largest_group >= std::max(p, 2) && options.largest_group <= ranks),
+            "largest_group", options.largest_group,
+            fmt::format("{} (group_size, 2 at least) to {}, which is all ranks, or 0",
+                        std::max(p, 2), ranks));
+  }
+  require_between(0, kMaxSeconds, "timeout in seconds", to_seconds(options.timeout));
+  require_between(0, kMaxSeconds, "least_patience in seconds", to_seconds(options.least_patience));
+  require_between(0, 1, "linger in steps", options.linger);
+  require(options.local_steps >= 0, "local_steps", options.local_steps, "0 or more");
+  require(options.guard <= Guard::kNone, "guard", static_cast<int>(options.guard),
+          "kBridge (0) or kNone (1)");
+  require(options.payload <= Payload::kInt8, "payload", static_cast<int>(options.payload),
+          "kExact (0), kBFloat16 (1) or kInt8 (2)");
+  check(options.weighting);
+  if (options.payload != Payload::kExact && options.weighting.damped) {
+    throw Error(ErrorCode::kInvalid,
+                "partial_reduce: damped weights give each member another average, which cannot be "
+                "sent in short numbers. Use Payload::kExact, or weights that are not damped.");
+  }
+}
 
 }  // namespace
 
@@ -34,30 +75,9 @@ PartialReducer::Impl::Impl(Communicator& comm_, const PartialOptions& options_)
       lossy_average(comm_, options_.payload),
       pieces(comm_, options_.piece_bytes),
       usual_patience(options_.least_patience) {
-  if (options.timeout <= Duration::zero()) options.timeout = comm.options().timeout;
-  check(options.weighting);
+  check_options(options, comm.size());
+  if (options.timeout == Duration::zero()) options.timeout = comm.options().timeout;
   if (comm.size() == 1) return;
-  if (options.group_size != 0 && (options.group_size < 2 || options.group_size > comm.size())) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("partial_reduce: group_size is {}, but there are {} ranks. Use 2 to "
-                            "{}, or 0 to have it adapted.",
-                            options.group_size, comm.size(), comm.size()));
-  }
-  if (options.largest_group != 0 && options.largest_group < options.group_size) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("partial_reduce: largest_group is {}, but group_size {}. Use 0, or no "
-                            "less than group_size.",
-                            options.largest_group, options.group_size));
-  }
-  if (!(options.linger >= 0 && options.linger <= 1)) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("partial_reduce: linger is {} steps. Use 0 to 1.", options.linger));
-  }
-  if (options.payload != Payload::kExact && options.weighting.damped) {
-    throw Error(ErrorCode::kInvalid,
-                "partial_reduce: damped weights give each member another average, which cannot be "
-                "sent in short numbers. Use Payload::kExact, or weights that are not damped.");
-  }
   if (control == nullptr) {
     throw Error(
         ErrorCode::kInvalid,

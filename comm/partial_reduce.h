@@ -53,7 +53,7 @@ enum class Payload : std::uint8_t {
 // mean.
 struct PartialOptions {
   int group_size = 2;   // workers averaged at a time, P; fewer when fewer are left. 0: adapted
-  Duration timeout{};   // bound on one average(), Options::timeout if zero
+  Duration timeout{};   // bound on one average(), 0 to 1e6 s; Options::timeout if zero
   Weighting weighting;  // uniform
   int largest_group = 0;
   double linger = 0.05;
@@ -71,7 +71,7 @@ struct PartialOptions {
   // byte of each member. Damped weights and short numbers are averaged as a whole all the same.
   std::size_t piece_bytes = 0;
   // Without a controller, in a row; then average() waits for it. Each rank's own. A controller that
-  // is started again or succeeded is away for about a second: that many steps cost no time.
+  // is started again or succeeded is away for about a second: that many steps cost no time. From 0.
   int local_steps = 40;
 };
 
@@ -95,7 +95,8 @@ struct PartialResult {
 class PartialReducer {
  public:
   // `comm` must outlive the reducer and needs a controller unless it has one rank.
-  // Throws kInvalid if group_size is neither 0 nor in [2, comm.size()] (with one rank, it is
+  // Throws kInvalid, naming option, value and range, if group_size is neither 0 nor in [2,
+  // comm.size()], largest_group neither 0 nor in [group_size, comm.size()] (with one rank, both are
   // ignored), or another option is out of its range.
   PartialReducer(Communicator& comm, const PartialOptions& options);
   PartialReducer(PartialReducer&&) noexcept;

@@ -2,6 +2,7 @@
  * right, else with the line that was not. */
 #include "comm/c_api.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +39,13 @@ static int test_partial_reduce(motley_comm* comm) {
   int32_t members[64];
   motley_average average = {members, 0, -1, -1};
   motley_reducer* reducer = NULL;
-  int step;
+  const double bad[4] = {-1, 1e300, INFINITY, NAN};
+  int i, step;
+  for (i = 0; i < 4; ++i) {
+    CHECK(motley_reducer_create(comm, 2, bad[i], &reducer) == MOTLEY_INVALID && reducer == NULL);
+    CHECK(strstr(motley_error_text(comm), "timeout_seconds is") != NULL);
+    CHECK(strstr(motley_error_text(comm), "Use 0 to ") != NULL);
+  }
   CHECK(motley_reducer_create(comm, size == 1 ? 2 : -1, 0, &reducer) ==
         (size == 1 ? MOTLEY_OK : MOTLEY_INVALID));
   CHECK((reducer != NULL) == (size == 1));

@@ -27,7 +27,6 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), 8 * a.size()) == 0);
@@ -292,33 +291,6 @@ TEST(PartialReduce, Invariant9GivesTheBitsOfAllReduceWhenAllTakePart) {
       }
     });
   }
-}
-
-TEST(PartialReduce, ChecksItsArguments) {
-  run(3, [](Communicator& comm, LocalControl&) {
-    expect_error(ErrorCode::kInvalid, "largest_group is 1",
-                 [&] { PartialReducer(comm, {.group_size = 2, .largest_group = 1}); });
-    expect_error(ErrorCode::kInvalid, "linger is 2",
-                 [&] { PartialReducer(comm, {.group_size = 2, .linger = 2}); });
-    expect_error(ErrorCode::kInvalid, "lambda",
-                 [&] { PartialReducer(comm, {.group_size = 2, .weighting = {.lambda = 0}}); });
-    for (const int bad : {-1, 1, 4}) {
-      expect_error(ErrorCode::kInvalid, std::to_string(bad),
-                   [&] { PartialReducer(comm, {.group_size = bad}); });
-    }
-    PartialReducer reducer(comm, {.group_size = 2});
-    reducer.leave();
-    std::vector<float> model(1);
-    expect_error(ErrorCode::kInvalid, "leave", [&] { reducer.average(model, 0); });
-  });
-  InprocNetwork network(2);
-  Communicator no_controller(network.transport(0), Clock::real(), {});
-  expect_error(ErrorCode::kInvalid, "controller",
-               [&] { PartialReducer(no_controller, {.group_size = 2}); });
-  Communicator alone(InprocNetwork::single(), Clock::real(), {});
-  std::vector<float> model = {0.1f};
-  EXPECT_TRUE(PartialReducer(alone, {}).average(model, 0).solo());
-  EXPECT_THAT(model, ElementsAre(0.1f));
 }
 
 TEST(PartialReduce, RunsOverTheControllersSocket) {
