@@ -1,8 +1,10 @@
 // comm/transport/shm_ring.h: a queue of messages from one process to another, in shared memory.
 //
-// Slots are reused in order. The writer fills slot `head`, then publishes it by advancing head; the
-// reader advances tail when it is done with a slot. A writer that dies while filling a slot has
-// published nothing. One writer, one reader; the memory starts as zeros.
+// The writer fills a slot, notes which as that of message `head`, and publishes it by advancing
+// head; the reader advances tail when it is done with a message. Of the free slots the first is
+// filled, so that a ring takes no more of the caches than the messages that are under way at once.
+// A writer that dies while filling a slot has published nothing. One writer, one reader; the memory
+// starts as zeros.
 //
 // Whoever must sleep first raises a flag and then looks once more; whoever makes news first stores
 // it and then looks at the flag. Both in the order that seq_cst gives, so no news is slept through.
@@ -10,7 +12,9 @@
 
 #include <sched.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,9 +51,10 @@ class ShmRing {
   static constexpr std::uint32_t kSlots = 8;
 
   struct Control {
-    alignas(kCacheLine) std::atomic<std::uint32_t> head;          // slots published, modulo 2^32
+    alignas(kCacheLine) std::atomic<std::uint32_t> head;          // published, modulo 2^32
     std::atomic<std::uint64_t> seal;                              // of the writer
-    alignas(kCacheLine) std::atomic<std::uint32_t> tail;          // slots given back
+    std::array<std::uint8_t, kSlots> slot_of;                     // by message, modulo kSlots
+    alignas(kCacheLine) std::atomic<std::uint32_t> tail;          // given back
     alignas(kCacheLine) std::atomic<std::uint32_t> writer_waits;  // 1: ring the writer on give-back
   };
   struct Header {
@@ -79,14 +84,17 @@ class ShmRing {
   // Before the first message: shows that the writer is who it shall be.
   void sign(std::uint64_t seal) noexcept { control_->seal.store(seal, std::memory_order_relaxed); }
 
-  // Copies a message into the next slot; false if there is none free. Ring the reader afterwards.
+  // Copies a message into a slot; false if there is none free. Ring the reader afterwards.
   bool write(const Tag& tag, ConstBytes data) noexcept {
     const std::uint32_t head = control_->head.load(std::memory_order_relaxed);
-    if (!has_room()) return false;
-    std::byte* const slot = at(head);
+    const std::uint32_t tail = control_->tail.load(std::memory_order_seq_cst);
+    if (head - tail >= kSlots) return false;
+    const std::uint8_t free = first_free(tail, head);
+    std::byte* const slot = slot_at(free);
     const Header header{tag, data.size()};
     std::memcpy(slot, &header, sizeof(header));
     if (!data.empty()) std::memcpy(slot + kCacheLine, data.data(), data.size());
+    control_->slot_of[head % kSlots] = free;  // last, as the reader looks at that line
     control_->head.store(head + 1, std::memory_order_seq_cst);
     return true;
   }
@@ -122,8 +130,19 @@ class ShmRing {
   }
 
  private:
-  std::byte* at(std::uint32_t index) const noexcept {
-    return slots_ + (index % kSlots) * (kCacheLine + payload_bytes_);
+  // Where a message is. Whatever a writer notes, it is a slot of this ring.
+  std::byte* at(std::uint32_t message) const noexcept { return slot_at(slot_of(message)); }
+  std::byte* slot_at(std::uint32_t slot) const noexcept {
+    return slots_ + slot * (kCacheLine + payload_bytes_);
+  }
+  std::uint32_t slot_of(std::uint32_t message) const noexcept {
+    return control_->slot_of[message % kSlots] % kSlots;
+  }
+  // The first slot without one of the messages from `tail` to `head`, fewer than kSlots.
+  std::uint8_t first_free(std::uint32_t tail, std::uint32_t head) const noexcept {
+    std::uint32_t taken = 0;
+    for (std::uint32_t i = tail; i != head; ++i) taken |= std::uint32_t{1} << slot_of(i);
+    return static_cast<std::uint8_t>(std::countr_one(taken));
   }
 
   Control* control_ = nullptr;

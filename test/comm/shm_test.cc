@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "comm/transport/shm_ring.h"
 #include "comm/transport/shm_segment.h"
 #include "test/support/forked_ranks.h"
@@ -38,6 +40,51 @@ TEST(ShmRing, HoldsSlotsOfEverySizeAndRefusesMore) {
       EXPECT_EQ(ring.pop(), i == 3) << "the writer is rung once, when it asked";
     }
     EXPECT_FALSE(ring.has_message());
+  }
+}
+
+// Memory that was read a moment ago is still in the caches.
+TEST(ShmRing, FillsTheSlotsThatWereGivenBackBeforeOthers) {
+  Memory memory;
+  ShmRing ring(memory.bytes, 256);
+  ASSERT_TRUE(ring.write(tag_of(0), pattern(8, 0)));
+  ASSERT_TRUE(ring.write(tag_of(1), pattern(8, 1)));
+  const std::byte* const first = ring.front().data.data();
+  (void)ring.pop();
+  const std::byte* const second = ring.front().data.data();
+  ASSERT_TRUE(ring.write(tag_of(2), pattern(8, 2)));  // beside one that is still there
+  (void)ring.pop();
+  EXPECT_EQ(ring.front().data.data(), first);
+  ASSERT_TRUE(ring.write(tag_of(3), pattern(8, 3)));
+  (void)ring.pop();
+  EXPECT_EQ(ring.front().data.data(), second);
+  EXPECT_TRUE(std::ranges::equal(ring.front().data, pattern(8, 3)));
+  EXPECT_EQ(ring.front().tag.call.number, 3u);
+}
+
+// However writing and reading mix, and where the count of messages begins anew at 2^32.
+TEST(ShmRing, KeepsMessagesApartInAnyOrderOfWritesAndReads) {
+  Memory memory;
+  constexpr std::uint32_t kFirst = 0xffffff00;
+  auto* const control = reinterpret_cast<ShmRing::Control*>(memory.bytes);
+  control->head = control->tail = kFirst;
+  ShmRing ring(memory.bytes, 256);
+  std::mt19937 random(7);
+  std::uint32_t written = 0;
+  std::uint32_t read = 0;
+  while (read < 2000) {
+    if (random() % 2 == 0) {
+      const bool had_room = written - read < ShmRing::kSlots;
+      ASSERT_EQ(ring.write(tag_of(written), pattern(written % 257, written)), had_room);
+      if (had_room) ++written;
+    } else if (read != written) {
+      ASSERT_TRUE(ring.has_message());
+      ASSERT_EQ(ring.front().tag.call.number, read);
+      ASSERT_TRUE(std::ranges::equal(ring.front().data, pattern(read % 257, read)));
+      (void)ring.pop();
+      ++read;
+    }
+    ASSERT_EQ(ring.has_message(), read != written);
   }
 }
 
