@@ -3,6 +3,9 @@
 // text that they train on: those that keep what they have read, by what their first run takes
 // longer.
 //
+// "Moved alone" is the limit of columns: the file is read in pieces, and as many bytes as its rows
+// take are written to memory that is as new as theirs.
+//
 //   MB/s         of the file, for compressed text of what it unpacks to, by the clock
 //   per CPU-s    the same in a second of processor time, of all threads
 //   krows/s      thousand rows in a second, by the clock; of training: in an epoch of `lr`
@@ -16,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -27,10 +31,12 @@
 #include "test/bench/wide/bench_main.h"
 #include "test/bench/wide/peers.h"
 #include "wide/cache.h"
+#include "wide/file/whole_file.h"
 #include "wide/reader.h"
 #include "wide/trainer.h"
 
 DEFINE_string(train, "", "libffm file; empty: rows drawn at random, 39 fields");
+DEFINE_string(criteo, "", "Criteo's TSV; empty: rows drawn at random in its form");
 DEFINE_int32(threads, 1, "that read");
 DEFINE_int32(rounds, 20, "runs of each, of which the best counts");
 DEFINE_bool(versus, false, "run the peers that there are, three times each");
@@ -65,6 +71,24 @@ void write_drawn(const std::string& path) {
     text += random() % 4 == 0 ? "1" : "0";
     for (int field = 0; field < 39; ++field) {
       text += fmt::format(" {}:{}:1", field, field * 1000 + static_cast<int>(random() % 1000));
+    }
+    text += '\n';
+  }
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Counts of any size, and words of 8 hexadecimal digits, of which more or fewer are missing.
+void write_drawn_criteo(const std::string& path) {
+  std::mt19937_64 random(2);
+  std::string text;
+  for (int row = 0; row < 60'000; ++row) {
+    text += random() % 4 == 0 ? "1" : "0";
+    for (int field = 0; field < 39; ++field) {
+      text += '\t';
+      if (random() % 40 < static_cast<unsigned>(field) % 13) continue;
+      const std::uint64_t drawn = random() >> random() % 20;
+      if (field < 13) text += fmt::format("{}", drawn % 100'000 >> drawn % 17);
+      if (field >= 13) text += fmt::format("{:08x}", drawn % 1000 * 2654435761u % 0xffffffffu);
     }
     text += '\n';
   }
@@ -110,6 +134,27 @@ void measure(const std::string& what, const std::string& path, double bytes) {
   print(what, bytes, rows, cost);
 }
 
+// What columns cost without parsing.
+void measure_moved(const std::string& path, double bytes) {
+  const Dataset like = read_file(path);
+  std::string buffer(std::size_t{1} << 18, '\0');
+  print("moved alone", bytes, static_cast<double>(like.rows()), best_of([&] {
+          const OpenFile file(std::fopen(path.c_str(), "rb"));
+          while (std::fread(buffer.data(), 1, buffer.size(), file.get()) == buffer.size()) {
+          }
+          Dataset moved;
+          const auto fill = [](auto& column, std::size_t n) {
+            column.resize(n);
+            std::memset(column.data(), 1, n * sizeof column[0]);
+          };
+          fill(moved.row_begin, like.rows());
+          fill(moved.labels, like.rows());
+          fill(moved.ids, like.entries());
+          fill(moved.values, like.entries());
+          fill(moved.fields, like.entries());
+        }));
+}
+
 void measure_peers(const std::string& ffm, const std::string& folder, double rows) {
   std::vector<std::string> missing;
   const std::vector<Peer> peers = find_peers(missing);
@@ -142,12 +187,19 @@ void run() {
     std::filesystem::copy_file(FLAGS_train, ffm);
   }
   write_others(ffm, folder + "/rows.svm", folder + "/values.svm", folder + "/rows.csv");
+  const std::string tsv = folder + "/rows.tsv";
+  if (FLAGS_criteo.empty()) {
+    write_drawn_criteo(tsv);
+  } else {
+    std::filesystem::copy_file(FLAGS_criteo, tsv);
+  }
   fmt::print("{} threads, best of {}\n                             MB/s per CPU-s   krows/s\n",
              FLAGS_threads, FLAGS_rounds);
-  for (const char* name : {"rows.ffm", "rows.svm", "values.svm", "rows.csv"}) {
+  for (const char* name : {"rows.ffm", "rows.svm", "values.svm", "rows.csv", "rows.tsv"}) {
     const std::string path = folder + "/" + name;
     const auto bytes = static_cast<double>(std::filesystem::file_size(path));
     measure(name, path, bytes);
+    if (std::string(name) == "rows.tsv") measure_moved(path, bytes);
     if (std::string(name) != "rows.ffm") continue;
     for (const char* pack : {"gzip -k", "zstd -qk"}) {
       if (std::system(fmt::format("{} '{}' 2>/dev/null", pack, path).c_str()) != 0) continue;

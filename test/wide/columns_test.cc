@@ -7,6 +7,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "comm/error.h"
+#include "wide/read/buckets.h"
 #include "wide/read/number.h"
 #include "wide/reader.h"
 
@@ -144,7 +147,14 @@ TEST(Columns, HashToTheBitsAskedFor) {
   EXPECT_EQ(std::unique(all.ids.begin(), all.ids.end()) - all.ids.begin(), 1000);
 }
 
-// Text and ids of any size become ids; where two hashes meet, values add up.
+void expect_alike(const Dataset& quick, const Dataset& slow) {
+  EXPECT_EQ(quick.ids, slow.ids);
+  EXPECT_EQ(quick.fields, slow.fields);
+  EXPECT_EQ(quick.values, slow.values);
+  EXPECT_EQ(quick.labels, slow.labels);
+  EXPECT_EQ(quick.row_begin, slow.row_begin);
+}
+
 // Names are kept by a slower way. Cells of all lengths, of every kind that ends the quick one.
 TEST(Columns, AreTheSameByTheQuickWay) {
   std::mt19937_64 random(7);
@@ -159,21 +169,74 @@ TEST(Columns, AreTheSameByTheQuickWay) {
     text += row % 3 == 0 ? "\r\n" : "\n";
   }
   const Dataset quick = parse_text(text, "t");
-  const Dataset slow = parse_text(text, "t", {.names = true});
   EXPECT_EQ(quick.rows(), 400u);
-  EXPECT_EQ(quick.ids, slow.ids);
-  EXPECT_EQ(quick.fields, slow.fields);
-  EXPECT_EQ(quick.values, slow.values);
-  EXPECT_EQ(quick.row_begin, slow.row_begin);
+  expect_alike(quick, parse_text(text, "t", {.names = true}));
+}
+
+// Numbers in every form, and labels in more than the plain one.
+TEST(Columns, OfCriteoAreTheSameByTheQuickWay) {
+  std::mt19937_64 random(8);
+  const auto number = [&random] {
+    constexpr const char* kForms[] = {"", "-0", "+5", "2.5", "-1.5", "007", "1e3", "\"12\""};
+    const std::uint64_t drawn = random() >> random() % 64;
+    if (random() % 4 == 0) return std::string(kForms[drawn % 8]);
+    return (random() % 4 == 0 ? "-" : "") + std::to_string(drawn);
+  };
+  std::string text;
+  for (int row = 0; row < 400; ++row) {
+    text += std::vector<const char*>{"1", "0", "+1", "0.0", "\"1\""}[random() % 5];
+    for (int cell = 0; cell < 39; ++cell) {
+      const std::string word = std::to_string(random()).substr(0, random() % 20);
+      text += '\t' + (cell < 13 ? number() : random() % 9 == 0 ? "\"12\"" : word);
+    }
+    text += row % 3 == 0 ? "\r\n" : "\n";
+  }
+  for (const Labels labels : {Labels::kBinary, Labels::kReal, Labels::kOptional}) {
+    const Dataset quick = parse_text(text, "t", {.format = Format::kCriteo, .labels = labels});
+    EXPECT_EQ(quick.entries(), 400u * 39u);
+    expect_alike(
+        quick, parse_text(text, "t", {.format = Format::kCriteo, .labels = labels, .names = true}));
+  }
+  EXPECT_THAT(error_of(text + "-1" + text.substr(text.find('\t')), {.format = Format::kCriteo}),
+              AllOf(HasSubstr("train.csv:401:"), HasSubstr("label 0 on line")));
+}
+
+// Each whole number up to where buckets are wide, and those around where each begins.
+TEST(Columns, FindBucketsOfWholeNumbersInATable) {
+  const WholeBuckets& table = WholeBuckets::table();
+  const auto check = [&table](std::uint32_t x) {
+    const auto as_read = static_cast<double>(static_cast<float>(x));
+    ASSERT_EQ(table.of(x), bucket_of(as_read)) << x;
+  };
+  for (std::uint32_t x = 0; x < 20'000; ++x) check(x);
+  for (int bucket = 90; bucket < 352; ++bucket) {
+    const auto begin = static_cast<std::uint32_t>(std::exp(std::sqrt(bucket - 2)));
+    for (std::uint32_t x = begin - 20; x < begin + 20; ++x) check(std::min(x, 99'999'999u));
+  }
+  check(WholeBuckets::kEnd - 8);
+}
+
+// Models keep ids: these are as they have been since the first version.
+TEST(Columns, KeepTheirIdsForGood) {
+  std::string row = "1\t-2\t3\t123456\t";
+  for (int i = 5; i <= 13; ++i) row += '\t';
+  for (int i = 1; i <= 26; ++i) row += '\t' + std::string("68fd1e64ab0f").substr(0, i % 13);
+  const Dataset d = parse_text(row + '\n', "t");
+  const std::vector<std::uint32_t> first(d.ids.begin(), d.ids.begin() + 4);
+  EXPECT_THAT(first, ElementsAre(3526549105u, 2569629997u, 3928491883u, 810545451u));
+  std::uint64_t all = 0;
+  for (const std::uint32_t id : d.ids) all = all * 31 + id;
+  EXPECT_EQ(all, 1523174597044036971u);
 }
 
 TEST(Columns, HashShortTextsAlike) {
-  for (std::size_t n = 0; n < 8; ++n) {
+  for (std::size_t n = 0; n <= 8; ++n) {
     const std::string text = "q7\xff,z\x01W9";
     EXPECT_EQ(hash_short(99, load8(text.data()), n), hash_text(99, {text.data(), n})) << n;
   }
 }
 
+// Text and ids of any size become ids; where two hashes meet, values add up.
 TEST(Columns, HashTokensToo) {
   const Dataset d = parse_text("1 user=7:1 99999999999999999999:2\n0 user=7:3\n", "t",
                                {.bits = 32, .names = true});
@@ -200,6 +263,7 @@ TEST(Columns, RefuseWhatDoesNotFit) {
            {"y,a\n2,x\n", {"train.csv:2:", "\"2\"", "two classes"}},
            {"y,a\n1,x\n-1,x\n0,x\n", {"train.csv:4:", "-1", "line 3"}},
            {"y,a:number\n1,x\n", {"train.csv:2:", "\"x\" at column 3", "number", "a"}},
+           {"y,a:bucket,b\n1,-,x\n", {"train.csv:2:", "\"-\" at column 3", "number"}},
            {"y,a:log\n1,nan\n", {"train.csv:2:", "not finite"}},
            {"y,a:numbre\n1,2\n", {"train.csv:1:", "numbre", "bucket"}},
            {"y,a,a\n1,2,3\n", {"train.csv:1:", "\"a\" twice"}},

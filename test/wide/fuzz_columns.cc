@@ -32,6 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const Labels labels : {Labels::kBinary, Labels::kReal, Labels::kOptional}) {
     options.labels = labels;
     check_parse(text, options);
+    check_ways(text, options);
   }
   return 0;
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 #include <string_view>
+#include <variant>
 
 #include "comm/error.h"
 #include "test/support/fuzz.h"
@@ -28,6 +30,28 @@ inline void check_parse(std::string_view text, const ReadOptions& options) {
   } catch (const Error& error) {
     require(std::string_view(error.what()).substr(0, 5) == "fuzz:");
   }
+}
+
+// Names are kept by a slower way through the readers: it makes the same rows, or the same error.
+inline void check_ways(std::string_view text, ReadOptions options) {
+  const auto read = [&](bool names) -> std::variant<Dataset, std::string> {
+    options.names = names;
+    try {
+      return parse_text(text, "fuzz", options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto quick = read(false);
+  const auto slow = read(true);
+  require(quick.index() == slow.index());
+  if (const auto* const error = std::get_if<std::string>(&quick)) {
+    return require(*error == std::get<std::string>(slow));
+  }
+  const auto& a = std::get<Dataset>(quick);
+  const auto& b = std::get<Dataset>(slow);
+  require(a.ids == b.ids && a.fields == b.fields && a.values == b.values);
+  require(a.labels == b.labels && a.weights == b.weights && a.row_begin == b.row_begin);
 }
 
 inline void check_parse(std::string_view text, std::optional<Format> format) {

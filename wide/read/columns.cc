@@ -58,15 +58,6 @@ bool read_quoted(const char*& p, std::string& out) {
   return false;
 }
 
-// The number of the category that x falls in (schema.h).
-std::int64_t bucket_of(double x) {
-  const double size = std::abs(x);
-  if (size <= 2) return static_cast<std::int64_t>(std::floor(x));
-  const double log = std::log(size);
-  const auto bucket = static_cast<std::int64_t>(2 + std::floor(log * log));
-  return x < 0 ? -bucket : bucket;
-}
-
 }  // namespace
 
 ColumnParser::ColumnParser(Settings settings) : settings_(std::move(settings)) {
@@ -100,12 +91,43 @@ void ColumnParser::parse(std::string_view text, Rows& out) const {
   }
 }
 
-// Takes categories from cell i on, for as long as they are plain, shorter than 16 bytes and not the
-// last of the row. Most cells of most files are: a word or two say where one ends and what it is.
-const char* ColumnParser::add_short_categories(const char* p, std::size_t& i, Rows& out) const {
+// Takes cells from i on, for as long as they are in the form in which most cells of most files are:
+// a word or two say where one ends and what it is. Where the row's last is, too, p moves behind it.
+const char* ColumnParser::add_plain_cells(const char* p, std::size_t& i, Rows& out) const {
+  for (;;) {
+    const std::size_t before = i;
+    if (i == settings_.plan.cells.size()) return p;
+    switch (settings_.plan.cells[i].type) {
+      case ColumnType::kCategory:
+        p = add_plain_categories(p, i, out);
+        break;
+      case ColumnType::kBucket:
+        p = add_plain_buckets(p, i, out);
+        break;
+      case ColumnType::kLabel:
+        p = add_plain_label(p, i, out);
+        break;
+      default:
+        return p;
+    }
+    if (i == before) return p;
+  }
+}
+
+// Of 0 and 1.
+const char* ColumnParser::add_plain_label(const char* p, std::size_t& i, Rows& out) const {
+  if ((*p != '0' && *p != '1') || p[1] != end_of_cell(i)) return p;
+  const bool zero = *p == '0';
+  if (zero && settings_.labels == Labels::kBinary && out.seen.zero == 0) out.seen.zero = out.lines;
+  out.labels.push_back(zero || settings_.labels == Labels::kOptional ? 0 : 1);
+  ++i;
+  return p + 2;
+}
+
+// Not in quotes, and shorter than 16 bytes.
+const char* ColumnParser::add_plain_categories(const char* p, std::size_t& i, Rows& out) const {
   const std::vector<ColumnPlan::Cell>& cells = settings_.plan.cells;
-  const char delimiter = settings_.plan.schema.delimiter;
-  const Ends ends(delimiter);
+  const Ends ends(settings_.plan.schema.delimiter);
   const int bits = settings_.plan.schema.bits;
   std::uint32_t* const ids = out.ids.data() + out.entries;
   std::uint32_t* const fields = out.fields.data() + out.entries;
@@ -113,20 +135,50 @@ const char* ColumnParser::add_short_categories(const char* p, std::size_t& i, Ro
   std::size_t n = 0;
   for (; i < cells.size() && cells[i].type == ColumnType::kCategory && *p != '"'; ++i, ++n) {
     const std::uint64_t word = load8(p);
+    const char end = end_of_cell(i);
     auto size = static_cast<std::size_t>(ends.bit(word)) / 8;
-    std::uint64_t hash = 0;
-    if (size < 8) {
-      if (p[size] != delimiter) break;
-      hash = hash_short(cells[i].seed, word, size);
-    } else {
+    std::uint64_t hash = hash_short(cells[i].seed, word, size);
+    if (p[size] != end) {
+      if (size < 8) break;
       size = 8 + static_cast<std::size_t>(ends.bit(load8(p + 8))) / 8;
-      if (size == 16 || p[size] != delimiter) break;
+      if (size == 16 || p[size] != end) break;
       hash = hash_text(cells[i].seed, {p, size});
     }
+    if (end == '\n' && size > 0 && p[size - 1] == '\r') break;
     ids[n] = to_bits(hash, bits);
     fields[n] = cells[i].field;
     values[n] = 1;
     p += size + 1;
+  }
+  out.entries += n;
+  return p;
+}
+
+// Whole numbers of up to 8 characters, and empty cells.
+const char* ColumnParser::add_plain_buckets(const char* p, std::size_t& i, Rows& out) const {
+  const std::vector<ColumnPlan::Cell>& cells = settings_.plan.cells;
+  const int bits = settings_.plan.schema.bits;
+  std::uint32_t* const ids = out.ids.data() + out.entries;
+  std::uint32_t* const fields = out.fields.data() + out.entries;
+  float* const values = out.values.data() + out.entries;
+  std::size_t n = 0;
+  for (; i < cells.size() && cells[i].type == ColumnType::kBucket; ++i, ++n) {
+    const std::uint64_t word = load8(p);
+    const int minus = (word & 0xff) == '-' ? 1 : 0;
+    std::uint64_t size = 0;
+    const int digits = digits_of(word >> (8 * minus), size);
+    p += minus + digits;
+    if (*p != end_of_cell(i) || digits < minus) {
+      p -= minus + digits;
+      break;
+    }
+    const std::int64_t bucket = buckets_.of(static_cast<std::uint32_t>(size));
+    const auto number = static_cast<std::uint64_t>(minus != 0 ? -bucket : bucket);
+    const std::uint64_t hash = hash_word(cells[i].seed, number);
+    ids[n] = to_bits(digits == 0 ? cells[i].seed : hash, bits);
+    fields[n] = cells[i].field;
+    values[n] = 1;
+    ++p;
   }
   out.entries += n;
   return p;
@@ -139,7 +191,10 @@ const char* ColumnParser::add_row(const char* p, Rows& out) const {
   out.make_room(cells.size(), true);
   std::string unquoted;
   for (std::size_t i = 0;; ++i) {
-    if (!settings_.names) p = add_short_categories(p, i, out);
+    if (!settings_.names) {
+      p = add_plain_cells(p, i, out);
+      if (i == cells.size() && p[-1] == '\n') break;
+    }
     const char* const first = p;
     const auto column = static_cast<std::size_t>(first - begin) + 1;
     std::string_view text;
@@ -232,9 +287,7 @@ void ColumnParser::add_number(const ColumnPlan::Cell& cell, const Place& place, 
   const auto value = static_cast<double>(float_of(place.shown, place, cell.name.c_str()));
   if (bucket) {
     const std::int64_t number = bucket_of(value);
-    const auto bits = static_cast<std::uint64_t>(number);
-    const std::string_view bytes(reinterpret_cast<const char*>(&bits), sizeof bits);
-    add(cell, hash_text(cell.seed, bytes),
+    add(cell, hash_word(cell.seed, static_cast<std::uint64_t>(number)),
         settings_.names ? fmt::format("bucket {}", number) : std::string(), 1, out);
   } else if (cell.type == ColumnType::kNumber) {
     add(cell, cell.seed, "", static_cast<float>(value), out);

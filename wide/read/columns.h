@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "wide/read/buckets.h"
 #include "wide/read/label.h"
 #include "wide/read/rows.h"
 #include "wide/reader.h"
@@ -46,7 +47,10 @@ class ColumnParser final : public TextParser {
 
  private:
   const char* add_row(const char* p, Rows& out) const;
-  const char* add_short_categories(const char* p, std::size_t& i, Rows& out) const;
+  const char* add_plain_cells(const char* p, std::size_t& i, Rows& out) const;
+  const char* add_plain_label(const char* p, std::size_t& i, Rows& out) const;
+  const char* add_plain_categories(const char* p, std::size_t& i, Rows& out) const;
+  const char* add_plain_buckets(const char* p, std::size_t& i, Rows& out) const;
   void add_cell(const ColumnPlan::Cell& cell, const Place& place, Rows& out) const;
   void add_list(const ColumnPlan::Cell& cell, std::string_view text, Rows& out) const;
   void add_number(const ColumnPlan::Cell& cell, const Place& place, Rows& out) const;
@@ -54,7 +58,13 @@ class ColumnParser final : public TextParser {
            Rows& out) const;
   [[noreturn]] void fail_of_cells(std::size_t found) const;
 
+  // What is behind cell i of a line.
+  char end_of_cell(std::size_t i) const {
+    return i + 1 == settings_.plan.cells.size() ? '\n' : settings_.plan.schema.delimiter;
+  }
+
   Settings settings_;
+  const WholeBuckets& buckets_ = WholeBuckets::table();
   bool has_label_ = false;
   bool has_weight_ = false;
 };

@@ -20,20 +20,19 @@ inline std::uint64_t load8(const char* p) noexcept {
   return x;
 }
 
-// The number of digits at p, at most 8; `value` becomes theirs.
-inline int digits8(const char* p, std::uint64_t& value) noexcept {
-  std::uint64_t d = load8(p) ^ 0x3030303030303030u;
+// The number of digits that the 8 bytes begin with; `value` becomes theirs. Without a branch.
+inline int digits_of(std::uint64_t bytes, std::uint64_t& value) noexcept {
+  std::uint64_t d = bytes ^ 0x3030303030303030u;
   const std::uint64_t other = ((d + 0x7676767676767676u) | d) & 0x8080808080808080u;
   const int n = other == 0 ? 8 : __builtin_ctzll(other) / 8;
-  if (n == 0) {
-    value = 0;
-    return 0;
-  }
-  d <<= 8 * (8 - n);
+  d = n == 0 ? 0 : d << ((64 - 8 * n) & 63);
   d = d * 10 + (d >> 8);  // pairs, then fours, then all
   constexpr std::uint64_t kPairs = 0x000000ff000000ffu;
   value = ((d & kPairs) * 0x000f424000000064u + ((d >> 16) & kPairs) * 0x0000271000000001u) >> 32;
   return n;
+}
+inline int digits8(const char* p, std::uint64_t& value) noexcept {
+  return digits_of(load8(p), value);
 }
 
 // Powers of ten that a double holds exactly.
@@ -118,16 +117,24 @@ inline std::uint64_t hash_text(std::uint64_t seed, std::string_view text) noexce
   return hash_ended(h);
 }
 
-// hash_text() of the first n < 8 of the bytes in a word, for texts whose lengths nobody can
+// hash_text() of a word.
+inline std::uint64_t hash_word(std::uint64_t seed, std::uint64_t word) noexcept {
+  return hash_ended(hash_mixed(hash_begun(seed, 8), word));
+}
+
+// hash_text() of the first n <= 8 of the bytes in a word, for texts whose lengths nobody can
 // foresee: without a branch.
 inline std::uint64_t hash_short(std::uint64_t seed, std::uint64_t bytes, std::size_t n) noexcept {
   const auto last4 = static_cast<std::uint32_t>(bytes >> ((8 * n - 32) & 63));
   const std::uint64_t four = (bytes & 0xffffffffu) << 32 | last4;
   const std::uint64_t few = (bytes & 0xff) << 16 | (bytes >> (n / 2 * 8) & 0xff) << 8 |
                             (bytes >> ((8 * n - 8) & 63) & 0xff);
-  const std::uint64_t is_four = std::uint64_t{0} - static_cast<std::uint64_t>(n >= 4);
+  const auto where = [](bool holds, std::uint64_t x) {
+    return x & (std::uint64_t{0} - static_cast<std::uint64_t>(holds));
+  };
   const std::uint64_t begun = hash_begun(seed, n);
-  const std::uint64_t mixed = hash_mixed(begun, (four & is_four) | (few & ~is_four));
+  const std::uint64_t mixed =
+      hash_mixed(begun, where(n == 8, bytes) | where(n >= 4 && n < 8, four) | where(n < 4, few));
   return hash_ended(n == 0 ? begun : mixed);
 }
 
