@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace motley::wide {
 namespace {
@@ -23,7 +24,7 @@ float factors_rate(double features) { return static_cast<float>(std::min(0.6, 6 
 
 }  // namespace
 
-double mean_features(const Dataset& data) {
+double sum_of_features(const Dataset& data) {
   double sum = 0;
   for (std::size_t r = 0; r < data.rows(); ++r) {
     double absolute = 0;
@@ -35,10 +36,20 @@ double mean_features(const Dataset& data) {
     }
     if (squares > 0) sum += absolute * absolute / squares;
   }
-  return std::max(1.0, sum / static_cast<double>(std::max<std::size_t>(data.rows(), 1)));
+  return sum;
+}
+
+double mean_features(const Dataset& data) {
+  return std::max(
+      1.0, sum_of_features(data) / static_cast<double>(std::max<std::size_t>(data.rows(), 1)));
 }
 
 TrainOptions settled(TrainOptions o, const Dataset& train, bool validates) {
+  const bool looked_at = o.learning_rate_factors < 0 && o.learning_rate <= 0 && averages(o.model);
+  return settled(std::move(o), looked_at ? mean_features(train) : 1, validates);
+}
+
+TrainOptions settled(TrainOptions o, double features, bool validates) {
   check(o);
   const bool squared = o.model.loss == Loss::kSquared;
   const bool fm = averages(o.model);
@@ -53,9 +64,8 @@ TrainOptions settled(TrainOptions o, const Dataset& train, bool validates) {
     if (o.model.optimizer == Optimizer::kAdam) o.learning_rate /= 20;
   }
   if (o.learning_rate_factors < 0) {
-    o.learning_rate_factors = rate_given || !fm
-                                  ? o.learning_rate
-                                  : factors_rate(mean_features(train)) / (squared ? 3 : 1);
+    o.learning_rate_factors =
+        rate_given || !fm ? o.learning_rate : factors_rate(features) / (squared ? 3 : 1);
   }
   if (o.prior_factors < 0) {
     o.prior_factors = !fm || o.l2_factors >= 0 ? 0.0f : squared ? 6.0f : 2.0f;

@@ -57,17 +57,18 @@ Dictionary Dictionary::by_frequency(const Dataset& data) {
 }
 
 void Frequencies::add(std::span<const std::uint32_t> ids) {
-  for (const std::uint32_t id : ids) {
-    const std::size_t at = seen_.find(id);
-    if (seen_.table_[at] != Dictionary::kUnknown) {
-      ++counts_[seen_.table_[at]];
-      continue;
-    }
-    seen_.table_[at] = static_cast<std::uint32_t>(seen_.ids_.size());
-    seen_.ids_.push_back(id);
-    counts_.push_back(1);
-    if (2 * seen_.ids_.size() > seen_.table_.size()) seen_.grow();
-  }
+  for (const std::uint32_t id : ids) ++counts_[place(id)];
+}
+
+std::size_t Frequencies::place(std::uint32_t id) {
+  const std::size_t at = seen_.find(id);
+  if (seen_.table_[at] != Dictionary::kUnknown) return seen_.table_[at];
+  const std::size_t next = counts_.size();
+  seen_.table_[at] = static_cast<std::uint32_t>(next);
+  seen_.ids_.push_back(id);
+  counts_.push_back(0);
+  if (2 * seen_.ids_.size() > seen_.table_.size()) seen_.grow();
+  return next;
 }
 
 Dictionary Frequencies::dictionary() const {

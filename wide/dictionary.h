@@ -41,9 +41,16 @@ class Dictionary {
 class Frequencies {
  public:
   void add(std::span<const std::uint32_t> ids);
+  // As counted elsewhere.
+  void add(std::uint32_t id, std::uint64_t entries) { counts_[place(id)] += entries; }
+  // Of ids()[i] there are entries()[i]; ids in the order in which they came.
+  std::span<const std::uint32_t> ids() const noexcept { return seen_.ids(); }
+  std::span<const std::uint64_t> entries() const noexcept { return counts_; }
   Dictionary dictionary() const;
 
  private:
+  std::size_t place(std::uint32_t id);  // in counts_, where it is 0 if the id is new
+
   Dictionary seen_;
   std::vector<std::uint64_t> counts_;  // [seen_.size()]
 };

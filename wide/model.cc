@@ -106,6 +106,10 @@ Model::Model(Bare /*without*/, const ModelOptions& options, Dictionary dictionar
              std::vector<std::uint32_t> fields)
     : options_(resolved(options)), dictionary_(std::move(dictionary)), fields_(std::move(fields)) {
   check(options);
+  if (fields_.size() > kMaxFields) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("model: {} fields exceed the limit of {}", fields_.size(), kMaxFields));
+  }
   layout_ = Layout::of(options_, dictionary_.size(), fields_.size());
   if (layout_.fields * std::max(layout_.fields, layout_.width) > std::size_t{1} << 28) {
     throw Error(ErrorCode::kInvalid,
@@ -133,10 +137,6 @@ std::vector<std::uint32_t> fields_with(ModelKind kind, std::vector<std::uint32_t
   known.insert(known.end(), data.fields.begin(), data.fields.end());
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  if (known.size() > kMaxFields) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("model: {} fields exceed the limit of {}", known.size(), kMaxFields));
-  }
   return known;
 }
 
@@ -149,11 +149,9 @@ Model Model::of(const ModelOptions& options, const Dataset& data) {
   return model;
 }
 
-Model Model::bare(const ModelOptions& options, const Dataset& data) {
-  std::vector<std::uint32_t> fields = fields_with(options.kind, {}, data);
-  Model model(Bare{}, options, Dictionary::by_frequency(data), std::move(fields));
-  model.recipe_ = data.recipe;
-  return model;
+Model Model::bare(const ModelOptions& options, Dictionary dictionary,
+                  std::vector<std::uint32_t> fields) {
+  return Model(Bare{}, options, std::move(dictionary), std::move(fields));
 }
 
 Model Model::grown(const Dataset& data) const {

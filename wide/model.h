@@ -115,9 +115,10 @@ class Model {
   Model(const ModelOptions& options, Dictionary dictionary, std::vector<std::uint32_t> fields = {});
   // A fresh model of all that `data` has.
   static Model of(const ModelOptions& options, const Dataset& data);
-  // The same without its state, for those who keep that elsewhere, in parts (fresh_state.h,
+  // Without its state, for those who keep that elsewhere, in parts (fresh_state.h,
   // sharded_run.h): it can prepare() rows, and save() a state that it is given.
-  static Model bare(const ModelOptions& options, const Dataset& data);
+  static Model bare(const ModelOptions& options, Dictionary dictionary,
+                    std::vector<std::uint32_t> fields);
   // This model with the features and fields of `data` that it lacks, as a fresh model has them;
   // what it knows stays as it is, the optimizer's numbers included. Throws kInvalid where `data`
   // was read in another way.

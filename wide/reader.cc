@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -22,8 +24,9 @@ namespace {
 // Threads take pieces of a file in turns, parse them side by side, and add their rows in turns.
 class ParallelReading {
  public:
-  ParallelReading(Gatherer& gatherer, Input& input)
-      : gatherer_(gatherer), input_(input), pieces_(input) {}
+  // Of the file's lines those that begin in `range`, or all.
+  ParallelReading(Gatherer& gatherer, Input& input, std::optional<ByteRange> range = {})
+      : gatherer_(gatherer), input_(input), range_(range), pieces_(input) {}
 
   void run(int threads) {
     Team(threads).run([this](int) { work(); });
@@ -53,6 +56,11 @@ class ParallelReading {
       if (turns_taken_ == 0) {
         first_bytes_ = piece.text.size();
         piece.text = gatherer_.begin_file(input_.name(), piece.text);
+        if (range_) {
+          if (!piece.text.empty()) gatherer_.parser_for(piece.text);  // finds out the format
+          piece.text = pieces_.narrow(piece.text, *range_, buffer);
+          first_bytes_ = piece.text.size();
+        }
       }
       if (!piece.text.empty()) piece.parser = &gatherer_.parser_for(piece.text);
     } catch (...) {
@@ -66,8 +74,10 @@ class ParallelReading {
   void add(const Piece& piece, const Rows& rows) {
     if (piece.failure) std::rethrow_exception(piece.failure);
     if (piece.parser != nullptr) gatherer_.add(*piece.parser, rows);
-    if (piece.turn == 0) gatherer_.reserve(first_bytes_, input_.size_bytes());
+    if (piece.turn == 0) gatherer_.reserve(first_bytes_, bytes());
   }
+
+  std::uint64_t bytes() const { return range_ ? range_->end - range_->begin : input_.size_bytes(); }
 
   void work() {
     std::string buffer;
@@ -96,6 +106,7 @@ class ParallelReading {
 
   Gatherer& gatherer_;
   Input& input_;
+  std::optional<ByteRange> range_;
   std::mutex input_mutex_;
   Pieces pieces_;
   std::uint64_t turns_taken_ = 0;
@@ -136,6 +147,52 @@ Dataset read_files(const std::vector<std::string>& paths, const ReadOptions& opt
     }
   }
   return gatherer.take();
+}
+
+namespace {
+
+// Where part i of n begins among `total`.
+std::uint64_t part_begin(std::uint64_t total, int i, int n) {
+  const auto part = static_cast<std::uint64_t>(i), parts = static_cast<std::uint64_t>(n);
+  return total / parts * part + total % parts * part / parts;
+}
+
+Dataset read_range(const std::vector<std::string>& paths, const ReadOptions& options,
+                   const ByteRange& range) {
+  Gatherer gatherer(options);
+  std::uint64_t at = 0;  // where the file begins among all
+  for (const std::string& path : paths) {
+    Input input(path);
+    const std::uint64_t size = input.size_bytes();
+    const auto here = [&](std::uint64_t byte) { return std::clamp(byte, at, at + size) - at; };
+    const ByteRange of_file{here(range.begin), here(range.end)};
+    // The first file says how all are read.
+    if (of_file.begin < of_file.end || at == 0)
+      ParallelReading(gatherer, input, of_file).run(options.threads);
+    at += size;
+  }
+  return gatherer.take_any();
+}
+
+}  // namespace
+
+bool can_be_read_in_parts(const std::vector<std::string>& paths) {
+  return std::ranges::all_of(paths, [](const std::string& path) {
+    std::error_code none;
+    return std::filesystem::is_regular_file(path, none) && Input(path).size_bytes() > 0;
+  });
+}
+
+Dataset read_part(const std::vector<std::string>& paths, int part, int parts,
+                  const ReadOptions& options) try {
+  std::uint64_t total = 0;
+  for (const std::string& path : paths) total += Input(path).size_bytes();
+  return read_range(paths, options,
+                    {part_begin(total, part, parts), part_begin(total, part + 1, parts)});
+} catch (const Error& error) {
+  // A part does not know the numbers of its lines.
+  if (error.code() == ErrorCode::kInvalid && part > 0) read_files(paths, options);
+  throw;
 }
 
 struct RowStream::State {

@@ -65,6 +65,15 @@ Dataset read_file(const std::string& path, const ReadOptions& options = {});
 // One data set of all, in this order. All have the same format, and the same columns by name.
 Dataset read_files(const std::vector<std::string>& paths, const ReadOptions& options = {});
 
+// Part `part`, from 0, of `parts` of the same rows, for readers side by side: those of lines that
+// begin in one of as many equal ranges of the files' bytes, each row in one part, and maybe none.
+// Reads the range, and where files begin. Throws as read_files(), which it calls for the line where
+// a part is bad; but what two parts contradict each other in, only read_files() finds out.
+Dataset read_part(const std::vector<std::string>& paths, int part, int parts,
+                  const ReadOptions& options = {});
+// Whether they are all plain files, neither packed nor empty.
+bool can_be_read_in_parts(const std::vector<std::string>& paths);
+
 // The same rows part by part, for data that does not end or does not fit into memory:
 //   for (RowStream stream({"-"}); const auto part = stream.next(100'000);) …
 class RowStream {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <numeric>
 #include <utility>
 
 #include "comm/error.h"
@@ -29,10 +30,10 @@ struct Position {
 
 class ShardedRun::Impl {
  public:
-  Impl(Communicator& comm, Dataset train, std::optional<Dataset> validation,
+  Impl(Communicator& comm, RowParts train, std::optional<Dataset> validation,
        const TrainOptions& options, const ShardOptions& shards)
-      : Impl(comm, shards, Start(std::move(train), options, shards, validation.has_value()),
-             std::move(validation)) {}
+      : Impl(comm, ShardRows(comm, std::move(train), options), std::move(validation), options,
+             shards) {}
 
   bool next_step() {
     return with_survivors([this] {
@@ -69,16 +70,28 @@ class ShardedRun::Impl {
   }
 
  private:
-  Impl(Communicator& comm, const ShardOptions& shards, Start start,
-       std::optional<Dataset> validation)
+  Impl(Communicator& comm, ShardRows rows, std::optional<Dataset> validation,
+       const TrainOptions& options, const ShardOptions& shards)
+      : Impl(comm, std::move(rows),
+             Start(rows.take_facts(), options, shards, validation.has_value()),
+             std::move(validation), shards) {}
+  Impl(Communicator& comm, ShardRows&& rows, Start start, std::optional<Dataset> validation,
+       const ShardOptions& shards)
       : options_(start.options),
         shard_options_(shards),
-        train_(start.model.prepare(std::move(start.train))),
-        worker_(comm, start, train_, options_, shards),
+        train_(prepared(std::move(rows), start)),
+        worker_(comm, start, train_.shape(), options_, shards),
         model_(std::move(start.model)) {
     if (validation) validation_ = model_.prepare(std::move(*validation));
-    if (options_.shuffles) train_.reorder(shuffled(train_.rows(), options_.seed));
     begin_epoch();
+  }
+  static ShardRows prepared(ShardRows&& rows, const Start& start) {
+    const std::size_t n = rows.rows();
+    std::vector<std::uint64_t> order(n);
+    std::iota(order.begin(), order.end(), std::uint64_t{0});
+    if (start.options.shuffles) order = shuffled(n, start.options.seed);
+    rows.prepare(start.model, std::move(order));
+    return std::move(rows);
   }
 
   // Tries again without those that die in it.
@@ -106,7 +119,7 @@ class ShardedRun::Impl {
       step = std::move(*next_);
       next_.reset();
     } else {
-      step = worker_.pulled_now(train_, worker_.share(rows));
+      step = worker_.pulled_now(train_.held(rows));
       worker_.note(step);
     }
     const std::size_t after = now_.row + rows.size();
@@ -130,7 +143,7 @@ class ShardedRun::Impl {
   // While this step computes.
   Step ahead_of(std::size_t row) {
     Step step = worker_.pulled(
-        train_, worker_.share(rows_of_step(row)), [&, now = worker_.noted](std::uint64_t slot) {
+        train_.held(rows_of_step(row)), [&, now = worker_.noted](std::uint64_t slot) {
           return shard_options_.pulls == Pulls::kExact && worker_.changes(slot, now);
         });
     worker_.note(step);
@@ -260,11 +273,13 @@ class ShardedRun::Impl {
     worker_.forget_notes();
     hand_over(worker_.comm, group, worker_.map, worker_.shards,
               best_hot_.empty() ? Remembered::kNothing : Remembered::kStates);
+    train_.hold(worker_.map.alive(), model_);
+    worker_.comm.barrier({.group = &group, .timeout = seconds(3600)}).wait();  // reading may last
   }
 
   TrainOptions options_;
   ShardOptions shard_options_;
-  Samples train_;
+  ShardRows train_;
   std::optional<Samples> validation_;
   ShardWorker worker_;
   Model model_;                       // without its state
@@ -278,7 +293,7 @@ class ShardedRun::Impl {
   bool done_ = false;
 };
 
-ShardedRun::ShardedRun(Communicator& comm, Dataset train, std::optional<Dataset> validation,
+ShardedRun::ShardedRun(Communicator& comm, RowParts train, std::optional<Dataset> validation,
                        const TrainOptions& options, const ShardOptions& shards)
     : impl_(
           std::make_unique<Impl>(comm, std::move(train), std::move(validation), options, shards)) {}

@@ -1,16 +1,18 @@
 // wide/sharded_run.h: training of models that are larger than one worker: each keeps a part of the
 // features' weights, and what the optimizer has beside them.
 //
-//   ShardedRun run(comm, read_file("train.txt"), read_file("valid.txt"), {.batch_rows = 8192});
+//   ShardedRun run(comm, RowParts({"train.txt"}, {}), read_file("valid.txt"),
+//                  {.batch_rows = 8192});
 //   while (run.next_step()) {}
 //   run.save("train.model");          // all workers call it; the first that lives writes
 //
-// Every worker calls it with the same files and options. In a step each takes batch_rows rows of
-// its own, asks the keepers of their features for weights, and sends them the batch's gradients; a
-// keeper steps each weight once, by the sum of all. The most frequent features, which all workers
-// need all the time, are everybody's: their gradients are added up by an all-reduce. So all rows of
-// a step see the same weights: the model is that of one worker with batches of all these rows, but
-// for rounding.
+// Every worker calls it with the same files and options, and reads and holds its parts of the
+// training rows. A step has batch_rows rows for each worker; each takes those that it holds, asks
+// the keepers of their features for weights, and sends them the batch's gradients; a keeper steps
+// each weight once, by the sum of all. The most frequent features, which all workers need all the
+// time, are everybody's: their gradients are added up by an all-reduce. So all rows of a step see
+// the same weights: the model is that of one worker with batches of all these rows, but for
+// rounding.
 //
 // Weights of the next step come while this one computes, but for those that it changes (or, with
 // Pulls::kOneStepOld, all of them, as they were before it).
@@ -19,10 +21,12 @@
 // others take the step that it was in back, where they had made it, and make it again without it:
 // nothing that was learnt before is lost. Its shards go on from their copies, of which new ones are
 // made. Where all keepers of a shard have died, kPeerLost is thrown; then, and where all die,
-// training has to begin anew, or from a model that was saved.
+// training has to begin anew, or from a model that was saved. The rows of the dead are read again
+// by those that live.
 //
-// Each worker holds the whole data set and its dictionary (12 bytes a feature), and of the state
-// its copies of shards, hot features and the slots of two batches. save() needs no more.
+// Each worker holds its parts of the data set, the dictionary (12 bytes a feature), 16 bytes for
+// each row of all, validation data, and of the state its copies of shards, hot features and the
+// slots of two batches. save() needs no more.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +37,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "wide/row_parts.h"
 #include "wide/trainer.h"
 
 namespace motley::wide {
@@ -66,7 +71,7 @@ class ShardedRun {
   // Options as TrainingRun takes them, but that rank and size are those of `comm`, batch_rows (at
   // least 2) are a worker's in each step, and the CPU trains, without prior and averages. Throws
   // kInvalid as that does, and where options of shards are out of range.
-  ShardedRun(Communicator& comm, Dataset train, std::optional<Dataset> validation,
+  ShardedRun(Communicator& comm, RowParts train, std::optional<Dataset> validation,
              const TrainOptions& options, const ShardOptions& shards = {});
   ShardedRun(ShardedRun&&) noexcept;
   ~ShardedRun();

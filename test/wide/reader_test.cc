@@ -229,6 +229,77 @@ TEST_F(ReaderFile, RefusesWhatDoesNotFitInMemoryBeforeAllocating) {
   EXPECT_EQ(read_file(path_).rows(), 200'000u);
 }
 
+// What parts of `paths`, one after the other, hold.
+Dataset in_parts(const std::vector<std::string>& paths, int parts, const ReadOptions& options) {
+  Dataset all = read_part(paths, 0, parts, options);
+  for (int i = 1; i < parts; ++i) append(all, read_part(paths, i, parts, options));
+  return all;
+}
+
+void expect_same(const Dataset& a, const Dataset& b, int parts) {
+  EXPECT_EQ(a.format, b.format);
+  EXPECT_EQ(a.recipe, b.recipe);
+  EXPECT_EQ(a.row_begin, b.row_begin) << parts << " parts";
+  EXPECT_EQ(a.labels, b.labels) << parts << " parts";
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.values, b.values);
+  EXPECT_EQ(a.fields, b.fields);
+}
+
+// Ranges begin and end before, in and behind lines, blank ones, comments and headers, and there are
+// more of them than bytes.
+TEST_F(ReaderFile, ReadsEachRowInOnePart) {
+  const std::string tokens = "\xef\xbb\xbf# none\r\n\n1 3:0.5 9:1\n\r\n0\n1 4:1 # a\n0 7:2";
+  const std::string csv = "\n\r\nlabel,a,b\n1,x,y\n0,z,\"y,y\"\n",
+                    moved = "b,label,a\ny,1,x\nq,0,r";
+  const std::string other = path_ + ".2";
+  for (const bool columns : {false, true}) {
+    write(columns ? csv : tokens);
+    std::ofstream(other) << (columns ? moved : tokens);
+    const std::vector<std::string> paths{path_, other};
+    ASSERT_TRUE(can_be_read_in_parts(paths));
+    const ReadOptions options;
+    const Dataset whole = read_files(paths, options);
+    for (int parts = 1; parts < 120; ++parts)
+      expect_same(in_parts(paths, parts, options), whole, parts);
+  }
+  std::remove(other.c_str());
+}
+
+// Two of them longer than what is read at once; threads of a part take turns.
+TEST_F(ReaderFile, ReadsPartsOfLongLines) {
+  std::string text;
+  for (int row = 0; row < 20'000; ++row) {
+    text += row % 3 == 0 ? "1" : "0";
+    const int entries = row == 40 || row == 15'000 ? 50'000 : row % 40;
+    for (int e = 0; e < entries; ++e) text += " " + std::to_string(e) + ":" + std::to_string(row);
+    text += "\n";
+  }
+  write(text);
+  const Dataset whole = read_file(path_);
+  for (const int parts : {2, 3, 16, 61}) {
+    expect_same(in_parts({path_}, parts, {.threads = 2}), whole, parts);
+    const auto rows = static_cast<double>(read_part({path_}, parts / 2, parts).rows());
+    EXPECT_LT(rows, 1.5 * static_cast<double>(whole.rows()) / parts);
+  }
+}
+
+TEST_F(ReaderFile, NamesTheLineThatIsBadInAPart) {
+  std::string text = "1 1:1\n0 2:1\n";
+  for (int i = 0; i < 12; ++i) text += text.substr(0, 12);
+  write(text + "1 oops\n" + text);
+  int refused = 0;
+  for (int part = 0; part < 5; ++part) {
+    try {
+      read_part({path_}, part, 5);
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(path_ + ":27: "));
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 1);
+}
+
 TEST_F(ReaderFile, NamesAFileThatIsNotThere) {
   try {
     read_file("/nonexistent/train.txt");

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -51,7 +52,7 @@ struct Death : std::runtime_error {
 };
 
 // All workers train to the end. One that throws dies; its Death is nobody's failure.
-Learnt sharded(int workers, const Dataset& train, const std::optional<Dataset>& validation,
+Learnt sharded(int workers, const RowParts& train, const std::optional<Dataset>& validation,
                const TrainOptions& options,
                const std::function<ShardOptions(Communicator&)>& shards) {
   Learnt learnt;
@@ -302,6 +303,65 @@ TEST(ShardedPulls, ComeWhileTheStepBeforeComputes) {
     EXPECT_EQ(waits, 2 * 2 * 4);
     ASSERT_EQ(learnt.reports.size(), 2u);
     EXPECT_LT(learnt.reports[1].train_loss, learnt.reports[0].train_loss);
+  }
+}
+
+class ShardedFile : public testing::Test {
+ protected:
+  void write(const Dataset& data, const std::string& behind = "") {
+    std::ofstream out(path_);
+    for (std::size_t r = 0; r < data.rows(); ++r) {
+      out << data.labels[r];
+      for (std::uint64_t e = data.row_begin[r]; e < data.row_begin[r + 1]; ++e)
+        out << ' ' << data.fields[e] << ':' << data.ids[e] << ':' << data.value(e);
+      out << "\n";
+    }
+    out << behind;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_ = testing::TempDir() + "sharded_test.ffm";
+};
+
+// Each worker its part; where one dies, the others read its rows, some of which do not count.
+TEST_F(ShardedFile, IsReadByAllTogether) {
+  const Dataset data = skewed_rows({.rows = 400, .complete = false, .valued = true});
+  write(data);
+  TrainOptions options = fm_options();
+  options.model.kind = ModelKind::kFfm;
+  options.negative_rate = 0.7f;
+  const auto with = [&](const RowParts& rows, int dying_rank) {
+    return sharded(4, rows, std::nullopt, options, [&](Communicator& comm) {
+      return dying(comm, dying_rank, 1, &ShardOptions::on_compute);
+    });
+  };
+  TrainOptions whole = options;
+  whole.batch_rows *= 4;
+  TrainingRun replicated(data, std::nullopt, whole);
+  while (replicated.next_step()) continue;
+  const RowParts rows({path_}, {});
+  EXPECT_LT(distance(with(rows, -1).state, replicated.model().weights()), 1e-5);
+  EXPECT_LT(distance(with(rows, 2).state, with(data, 2).state), 1e-5);
+}
+
+// The worker that finds the line names it, and the others say who did; two that contradict each
+// other read the whole to find it.
+TEST_F(ShardedFile, IsRefusedByAllWhereAPartIsBad) {
+  const Dataset data = skewed_rows({.rows = 4000});
+  for (const std::string behind : {"0 oops\n", "-1 0:1:1\n"}) {
+    write(data, behind);
+    std::atomic<int> named = 0, told = 0;
+    run_local(3, [&](Communicator& comm) {
+      try {
+        ShardedRun(comm, RowParts({path_}, {}), std::nullopt, fm_options());
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalid);
+        const std::string_view what = error.what();
+        named += what.find(path_ + ":4001") != what.npos ? 1 : 0;
+        told += what.find("worker 2 could not") != what.npos ? 1 : 0;
+      }
+    });
+    EXPECT_EQ(told, behind[0] == '0' ? 2 : 0);
+    EXPECT_EQ(named, 3 - told);
   }
 }
 

@@ -215,6 +215,7 @@ void train(const std::vector<std::string>& arguments) {
   if (from_disk_by_flag()) {
     return train_from_disk(comm.clock(), files, options);
   }
+  if (shards_by_flag() && reads_parts(files)) return train_sharded(comm, files, options);
   Inputs in = read_inputs(files, options.model.kind, options.model.loss);
   if (shards_by_flag()) {
     return train_sharded(comm, std::move(in.train), std::move(in.valid), options, files.output);

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <utility>
+#include <vector>
+
+#include "wide/cache.h"
 #include "wide/cli/command_line.h"
 #include "wide/cli/flags.h"
 #include "wide/cli/progress.h"
@@ -12,9 +16,8 @@ DEFINE_bool(shard, false, "spread the features' weights over the workers");
 DEFINE_uint64(shard_hot, 4096, "most frequent features, which every worker has");
 DEFINE_int32(shard_copies, 2, "workers that keep each other feature");
 DEFINE_bool(shard_early, false, "take weights a step old, and never wait for them");
-DECLARE_string(sync);
-DECLARE_string(initial_model);
-DECLARE_string(report);
+DECLARE_bool(cache);
+DECLARE_string(weights);
 
 namespace motley::wide {
 namespace {
@@ -60,7 +63,23 @@ void settle_shard_flags(TrainOptions& options) {
   static_cast<void>(shard_options());
 }
 
-void train_sharded(Communicator& comm, Dataset train, std::optional<Dataset> valid,
+bool reads_parts(const TrainFiles& files) {
+  const std::vector<std::string> paths = split_files(files.train);
+  const bool as_text = !FLAGS_cache && !is_cache(paths[0]);
+  return as_text && FLAGS_weights.empty() && FLAGS_holdout == 0 && can_be_read_in_parts(paths);
+}
+
+void train_sharded(Communicator& comm, const TrainFiles& files, const TrainOptions& options) {
+  ReadOptions read = read_options(labels_for(options.model.loss));
+  read.fields = has_fields(options.model.kind);
+  RowParts train(split_files(files.train), read);
+  std::optional<Dataset> valid;
+  if (!files.valid.empty())
+    valid = read_data(files.valid, alike(train.recipe(), read), Weights::kNone);
+  train_sharded(comm, std::move(train), std::move(valid), options, files.output);
+}
+
+void train_sharded(Communicator& comm, RowParts train, std::optional<Dataset> valid,
                    const TrainOptions& options, const std::string& output) {
   Progress progress(comm.clock(), comm.rank() == 0 && !FLAGS_quiet ? Progress::Mode::kIfTerminal
                                                                    : Progress::Mode::kOff);

@@ -195,6 +195,10 @@ void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total) {
 
 Dataset Gatherer::take() {
   if (data_.rows() == 0) throw Error(ErrorCode::kInvalid, name_ + ": holds no rows");
+  return take_any();
+}
+
+Dataset Gatherer::take_any() {
   if (!data_.weights.empty() && data_.weights.size() != data_.rows()) {
     throw Error(ErrorCode::kInvalid, name_ + ": has weights, but another file has none");
   }

@@ -29,6 +29,8 @@ class Gatherer {
   std::size_t rows() const noexcept { return data_.rows(); }  // not yet taken
   // The rows so far, of which there is one; more may be added.
   Dataset take();
+  // The same, though there be none.
+  Dataset take_any();
   // Throws kInvalid where that many rows of `name` exceed the limit.
   static void check_memory(const std::string& name, const ReadOptions& options, double rows,
                            double entries, double entry_bytes);

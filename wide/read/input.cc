@@ -125,6 +125,11 @@ std::size_t Input::read_raw(char* out, std::size_t n) {
   }
 }
 
+void Input::seek(std::uint64_t offset) {
+  if (lseek(fd_, static_cast<off_t>(offset), SEEK_SET) < 0) throw_errno("seek in " + name_);
+  packed_begin_ = packed_.size();
+}
+
 std::size_t Input::read_some(char* out, std::size_t n) {
   if (unpacker_ == nullptr) {
     if (packed_begin_ == packed_.size()) return read_raw(out, n);

@@ -37,6 +37,8 @@ class Input {
   // Bytes put into out[0 … n); 0 at the end. Throws kIo; kInvalid for damaged or truncated packed
   // bytes.
   std::size_t read_some(char* out, std::size_t n);
+  // Goes on at this byte of a file that is not packed. Throws kIo.
+  void seek(std::uint64_t offset);
 
  private:
   std::size_t read_raw(char* out, std::size_t n);

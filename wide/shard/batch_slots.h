@@ -16,10 +16,15 @@ struct BatchSlots {
   std::vector<std::uint32_t> entries;  // [slots]: edges of the batch
 };
 
+// Adds the row as it is. `to` has said what all its rows are; weights, where any row has them, all
+// have.
+void append_row(Samples& to, const Samples& from, std::uint64_t row);
+Samples copied(const Samples& all, std::span<const std::uint64_t> rows);
+
 class SlotFinder {
  public:
   explicit SlotFinder(std::size_t slots) : number_(slots) {}
-  BatchSlots find(const Samples& all, std::span<const std::uint64_t> rows);
+  BatchSlots find(Samples rows);
 
  private:
   std::vector<std::uint32_t> number_;  // of each slot, from 1; zeros between batches

@@ -9,17 +9,17 @@
 namespace motley::wide {
 namespace {
 
-SlotRule rule_for(const Model& model, const Samples& samples, const UpdateOptions& rates) {
-  return SlotRule::of(model.options(), model.layout(), samples, rates);
+SlotRule rule_for(const Model& model, const Samples& shape, const UpdateOptions& rates) {
+  return SlotRule::of(model.options(), model.layout(), shape, rates);
 }
 
 }  // namespace
 
-ShardWorker::ShardWorker(Communicator& c, const Start& start, const Samples& samples,
+ShardWorker::ShardWorker(Communicator& c, const Start& start, const Samples& shape,
                          const TrainOptions& options, const ShardOptions& o)
     : comm(c),
       map(start.model.layout().slots, o.hot, c.size(), o.copies),
-      rule(rule_for(start.model, samples, update_options(options))),
+      rule(rule_for(start.model, shape, update_options(options))),
       shards(map, start.model.layout(), rule),
       hot(start.model.layout(), map.hot(), rule),
       finder(start.model.layout().slots),
@@ -54,7 +54,7 @@ std::vector<float> ShardWorker::scores(const Samples& samples, std::size_t batch
   for (std::size_t first = 0; first < rows.size(); first += unit) {
     const auto all = std::span(rows).subspan(first, std::min(unit, rows.size() - first));
     const auto own = share(all);
-    const Step step = pulled_now(samples, own);
+    const Step step = pulled_now(copied(samples, own));
     std::vector<float> out(own.size());
     engine.score(step, hot, out);
     std::vector<std::size_t> counts;

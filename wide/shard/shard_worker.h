@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 
 #include "wide/shard/batch_engine.h"
 #include "wide/shard/exchange.h"
@@ -11,8 +12,8 @@
 namespace motley::wide {
 
 struct ShardWorker {
-  // `samples` are those that will be trained on.
-  ShardWorker(Communicator& comm, const Start& start, const Samples& samples,
+  // `shape`: what is so of all that will be trained on.
+  ShardWorker(Communicator& comm, const Start& start, const Samples& shape,
               const TrainOptions& options, const ShardOptions& shards);
 
   std::size_t members() const noexcept { return map.alive().size(); }
@@ -21,16 +22,16 @@ struct ShardWorker {
 
   // A batch, its keys, and the weights that come early.
   template <class IsLate>
-  Step pulled(const Samples& samples, std::span<const std::uint64_t> rows, IsLate is_late) {
+  Step pulled(Samples rows, IsLate is_late) {
     Step step;
-    step.batch = finder.find(samples, rows);
+    step.batch = finder.find(std::move(rows));
     exchange.send_keys(step);
     exchange.send_early(step, shards, is_late);
     return step;
   }
   // And all others, as no step is under way.
-  Step pulled_now(const Samples& samples, std::span<const std::uint64_t> rows) {
-    return pulled(samples, rows, [](std::uint64_t) { return false; });
+  Step pulled_now(Samples rows) {
+    return pulled(std::move(rows), [](std::uint64_t) { return false; });
   }
   // What members ask for in this step, they change in it.
   void note(const Step& step) {

@@ -12,11 +12,14 @@
 namespace motley::wide {
 namespace {
 
-Model bare_model(const Dataset& train, const TrainOptions& options) {
+Model bare_model(RowFacts& facts, const TrainOptions& options) {
   ModelOptions model = options.model;
   model.seed = options.seed;
   model.initial_accumulator = options.initial_accumulator;
-  return Model::bare(model, train);
+  Model bare = Model::bare(model, std::move(facts.dictionary),
+                           has_fields(model.kind) ? facts.fields : std::vector<std::uint32_t>());
+  bare.set_recipe(facts.recipe);
+  return bare;
 }
 
 [[noreturn]] void refuse(const char* what, double value, const char* range) {
@@ -24,7 +27,7 @@ Model bare_model(const Dataset& train, const TrainOptions& options) {
               fmt::format("train sharded: {} is {}, but must be {}", what, value, range));
 }
 
-TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, const Dataset& train,
+TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, double features,
                                 bool validates) {
   o.rank = 0;
   o.size = 1;
@@ -41,19 +44,18 @@ TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, cons
   }
   o.prior_factors = 0;
   o.average = 0;
-  return settled(std::move(o), train, validates);
+  return settled(std::move(o), features, validates);
 }
 
 }  // namespace
 
-Start::Start(Dataset data, const TrainOptions& given, const ShardOptions& shards, bool validates)
-    : train(chosen(std::move(data), given)),
-      options(settled_for_shards(given, shards, train, validates)),
-      model(bare_model(train, options)) {
+Start::Start(RowFacts facts, const TrainOptions& given, const ShardOptions& shards, bool validates)
+    : options(settled_for_shards(given, shards, facts.mean_features, validates)),
+      model(bare_model(facts, options)) {
   const Layout& layout = model.layout();
   shared.resize(layout.shared * layout.planes);
   FreshState(model.options(), layout).shared(shared.data());
-  begin_at_mean(model.options(), train, shared.data());
+  begin_at_mean(model.options(), facts.mean_label, shared.data());
   model.set_offset(std::log(options.negative_rate));
 }
 

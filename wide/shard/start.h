@@ -4,15 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include "wide/shard/shard_rows.h"
 #include "wide/sharded_run.h"
 
 namespace motley::wide {
 
 struct Start {
-  // Throws kInvalid if an option is out of range, or no rows are left.
-  Start(Dataset data, const TrainOptions& given, const ShardOptions& shards, bool validates);
+  // Throws kInvalid if an option is out of range.
+  Start(RowFacts facts, const TrainOptions& given, const ShardOptions& shards, bool validates);
 
-  Dataset train;
   TrainOptions options;       // settled, for one worker, as all rows of a step are one batch
   Model model;                // without its state
   std::vector<float> shared;  // what all samples share

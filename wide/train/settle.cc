@@ -20,16 +20,22 @@ constexpr std::size_t kGroup = 32;  // rows that stay neighbours in all epochs
 
 Dataset chosen(Dataset train, const TrainOptions& o) {
   if (train.rows() == 0) throw Error(ErrorCode::kInvalid, "train: the data set has no rows");
+  train = chosen_part(std::move(train), 0, o);
+  if (train.rows() == 0) {
+    throw OptionError("train", "negative_rate",
+                      fmt::format("is {}, which leaves no rows. Raise it", o.negative_rate));
+  }
+  return train;
+}
+
+Dataset chosen_part(Dataset train, std::uint64_t first, const TrainOptions& o) {
   if (o.negative_rate < 1) {
     std::mt19937_64 random(o.seed ^ 0x6e65676174697665u);
+    random.discard(first);
     std::vector<std::uint64_t> kept;
     for (std::size_t r = 0; r < train.rows(); ++r) {
       const auto drawn = static_cast<double>(random() >> 11) * 0x1p-53;
       if (train.labels[r] > 0 || drawn < static_cast<double>(o.negative_rate)) kept.push_back(r);
-    }
-    if (kept.empty()) {
-      throw OptionError("train", "negative_rate",
-                        fmt::format("is {}, which leaves no rows. Raise it", o.negative_rate));
     }
     train = rows_of(train, kept);
   }
@@ -56,7 +62,11 @@ UpdateOptions update_options(const TrainOptions& o) {
 void begin_at_mean(const ModelOptions& model, const Dataset& train, float* shared) {
   if (model.loss != Loss::kSquared) return;
   const double sum = std::accumulate(train.labels.begin(), train.labels.end(), 0.0);
-  shared[Layout::kBias] = static_cast<float>(sum / static_cast<double>(train.rows()));
+  begin_at_mean(model, sum / static_cast<double>(train.rows()), shared);
+}
+
+void begin_at_mean(const ModelOptions& model, double mean_label, float* shared) {
+  if (model.loss == Loss::kSquared) shared[Layout::kBias] = static_cast<float>(mean_label);
 }
 
 void settle_ftrl(const ModelOptions& model, const UpdateOptions& rates, const Layout& layout,

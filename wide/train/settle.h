@@ -12,10 +12,13 @@ namespace motley::wide {
 
 // What of the training data counts, and how much. Throws kInvalid where no rows are left.
 Dataset chosen(Dataset train, const TrainOptions& options);
+// The same of a part of the data, of which `first` rows stand before it; maybe none is left.
+Dataset chosen_part(Dataset part, std::uint64_t first, const TrainOptions& options);
 UpdateOptions update_options(const TrainOptions& options);
 
 // Targets far from 0 would take the bias an epoch to reach. `shared`: what all samples share.
 void begin_at_mean(const ModelOptions& model, const Dataset& train, float* shared);
+void begin_at_mean(const ModelOptions& model, double mean_label, float* shared);
 // FTRL keeps z, of which the weight follows: z of the weights as they begin. Of other optimizers
 // nothing.
 void settle_ftrl(const ModelOptions& model, const UpdateOptions& rates, const Layout& layout,
