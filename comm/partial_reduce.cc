@@ -110,6 +110,7 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step, Stream
   ReadyNote note = look_at(own, step);
   result.was_not_finite = !note.gives && part == Part::kGives;
   note.gives = note.gives && part == Part::kGives;
+  note.large = note.large && note.gives;
   result.version = note.version;
   if (in_pieces()) {
     if (!begun_before) pieces.begin(own);
@@ -221,7 +222,7 @@ GroupOutcome PartialReducer::Impl::run(GroupOutcome outcome, const ReadyNote& no
         comm.broadcast(average, outcome.note.donor,
                        {.group = &group, .timeout = std::max(most, Duration(1))})
             .wait();
-      } else if (!average_once(group, outcome, note.gives, own, average, most)) {
+      } else if (!average_once(group, outcome, note, own, average, most)) {
         outcome = give_up(ErrorCode::kInvalid, -1);
         continue;
       } else if (auto other = control->replaced(group.tag(), deadline)) {
@@ -267,9 +268,11 @@ void PartialReducer::Impl::hand_on(const GroupOutcome& outcome, TimePoint deadli
 
 // What the controller is told of the model. A version grows with the steps that the rank makes.
 ReadyNote PartialReducer::Impl::look_at(ConstView own, std::int64_t step) {
+  const Magnitude is = magnitude(own, comm.size());
   ReadyNote note{.grouping = grouping(),
                  .version = version_at(step),
-                 .gives = all_finite(own),
+                 .gives = is != Magnitude::kNotFinite,
+                 .large = is == Magnitude::kLarge,
                  .sketch = sketch_of(own)};
   if (version) note.moved = static_cast<float>(std::sqrt(distance2(note.sketch, last_sketch)));
   last_note = note;

@@ -20,8 +20,10 @@
 // that are ready into a group, which averages and goes on. Nobody waits for the slowest, and no
 // workers stay among themselves: over every few rounds all hear of all.
 // With uniform weights the mean of all models is kept; members of a group end bitwise equal (but
-// not with Weighting::damped); non-members are untouched. A member that dies in mid-reduce costs
-// its group a retry with the survivors. A controller that dies costs the grouping until it is back.
+// not with Weighting::damped); non-members are untouched. An average of floats that are finite is,
+// where their sum would not be, too: then they are weighed first, with other roundings. A member
+// that dies in mid-reduce costs its group a retry with the survivors. A controller that dies costs
+// the grouping until it is back.
 #pragma once
 
 #include <cstddef>

@@ -50,6 +50,8 @@ std::optional<GroupOutcome> ControlClient::take_announced(std::int64_t step, con
   if (reply->type != MessageType::kGroup && reply->type != MessageType::kSolo) return std::nullopt;
   GroupOutcome outcome = outcome_of(*reply, "taking the group that was announced");
   if (outcome.kind == GroupOutcome::kHeal) return outcome;
+  const bool weighs = !note.large || outcome.note.large || outcome.kind == GroupOutcome::kSolo;
+  if (!weighs && begun != outcome.tag) return std::nullopt;
   state_->open = {};
   if (outcome.kind == GroupOutcome::kSolo) return outcome;
   state_->begun = outcome.tag;

@@ -87,8 +87,8 @@ void ControllerCore::ready_as_announced(int rank, const Message& message) {
     return;
   }
   const bool in_it = told && groups_.contains(rank) && groups_.tag_of(rank).id == told->tag.id;
-  // It may have become no number since it was announced.
-  if (in_it && self.note.gives) {
+  // It may have become no number since it was announced, or a large one.
+  if (in_it && self.note.gives && (!self.note.large || decode_group(told->value)->large)) {
     answer(rank, Lane::kGroup, *told);
     return begin_attempt(rank);
   }

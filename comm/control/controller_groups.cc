@@ -238,14 +238,15 @@ void ControllerCore::form_groups() {
 
 // Weights are made here, once for all members, of those that give.
 void ControllerCore::tell_group(const GroupTag& tag, const std::vector<int>& members) {
+  GroupNote note;
   std::vector<int> givers;
   std::vector<std::int64_t> versions;
   for (const int rank : members) {
     if (!member(rank).note.gives) continue;
     givers.push_back(rank);
     versions.push_back(member(rank).note.version);
+    note.large = note.large || member(rank).note.large;
   }
-  GroupNote note;
   note.weights.resize(members.size());
   if (!givers.empty()) {
     note.version = *std::max_element(versions.begin(), versions.end());

@@ -70,6 +70,7 @@ std::string encode(const ReadyNote& note) {
   put_grouping(out, note.grouping);
   put(out, note.version);
   put(out, static_cast<std::uint8_t>(note.gives));
+  put(out, static_cast<std::uint8_t>(note.large));
   for (const float value : note.sketch) put(out, value);
   put(out, note.moved);
   put(out, note.eta.count());
@@ -84,6 +85,7 @@ std::optional<ReadyNote> decode_ready(std::string_view bytes) {
   note.grouping = take_grouping(in);
   note.version = in.take<std::int64_t>();
   note.gives = take_bool(in);
+  note.large = take_bool(in);
   for (float& value : note.sketch) {
     value = in.take<float>();
     in.refuse_unless(std::isfinite(value));
@@ -99,6 +101,7 @@ std::optional<ReadyNote> decode_ready(std::string_view bytes) {
 
 std::string encode(const GroupNote& note) {
   std::string out;
+  put(out, static_cast<std::uint8_t>(note.large));
   put(out, note.version);
   put(out, note.donor);
   put(out, note.begins.count());
@@ -109,6 +112,7 @@ std::string encode(const GroupNote& note) {
 std::optional<GroupNote> decode_group(std::string_view bytes) {
   Unpacker in(bytes);
   GroupNote note;
+  note.large = take_bool(in);
   note.version = in.take<std::int64_t>();
   note.donor = in.take<int>();
   note.begins = take_duration(in);

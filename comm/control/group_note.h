@@ -19,6 +19,8 @@ struct ReadyNote {
   std::int64_t version = 0;  // of its model; see weights.h
   // False: it takes the average and gives nothing, because it joins, or what it has is no number.
   bool gives = true;
+  // What it gives may add up to no number; its group weighs it before it adds it.
+  bool large = false;
   // Of its model, and how far it has moved since its last average.
   Sketch sketch{};
   float moved = 0;
@@ -34,6 +36,7 @@ struct ReadyNote {
 // What the members of a group are to do.
 struct GroupNote {
   std::vector<double> weights;  // by member
+  bool large = false;           // what one of them gives is
   std::int64_t version = 0;     // of the average
   int donor = -1;     // not -1: all take the last average of this member, which has completed it
   Duration begins{};  // after so long at most, all members have begun or are dropped

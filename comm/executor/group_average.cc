@@ -1,6 +1,7 @@
 #include "comm/executor/group_average.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 
@@ -28,6 +29,19 @@ void combine_all(std::byte* out, std::vector<const std::byte*> sources, std::vec
   }
 }
 
+// The bits of the largest number are one less than those of infinity.
+template <class Bits>
+void bound_bits(View data, Bits infinity) noexcept {
+  constexpr Bits kMagnitude = (Bits{1} << (8 * sizeof(Bits) - 1)) - 1;
+  for (std::size_t i = 0; i < data.count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data.data + i * sizeof(Bits), sizeof(Bits));
+    if ((bits & kMagnitude) != infinity) continue;
+    --bits;
+    std::memcpy(data.data + i * sizeof(Bits), &bits, sizeof(Bits));
+  }
+}
+
 }  // namespace
 
 bool AveragePlan::is_uniform() const noexcept {
@@ -38,13 +52,28 @@ bool AveragePlan::is_uniform() const noexcept {
 Request begin_average(Communicator& comm, const Group& group, const AveragePlan& plan,
                       ConstView own, View average, Duration timeout) {
   CallOptions options{.group = &group, .timeout = timeout, .deterministic = plan.deterministic};
-  if (plan.is_uniform()) return comm.all_reduce(own, average, ReduceOp::kAverage, options);
+  if (plan.is_uniform() && !plan.large) {
+    return comm.all_reduce(own, average, ReduceOp::kAverage, options);
+  }
   options.weight = plan.weights[static_cast<std::size_t>(group.index_of(comm.rank()))];
   // What a member has that gives nothing may be no numbers at all.
   const bool gives = options.weight != 0;
   if (!gives && average.count > 0) std::memset(average.data, 0, average.size_bytes());
   return comm.all_reduce(gives ? own : ConstView(average), average, ReduceOp::kWeightedSum,
                          options);
+}
+
+void bound(View average) noexcept {
+  switch (average.dtype) {
+    case DType::kFloat64:
+      return bound_bits<std::uint64_t>(average, 0x7ff0000000000000u);
+    case DType::kFloat32:
+      return bound_bits<std::uint32_t>(average, 0x7f800000u);
+    case DType::kBFloat16:
+      return bound_bits<std::uint16_t>(average, 0x7f80u);
+    default:
+      return;  // float16 is added as float32, which has room for it
+  }
 }
 
 void GroupAverage::operator()(const Group& group, const AveragePlan& plan, ConstView own,

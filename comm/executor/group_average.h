@@ -17,6 +17,8 @@ struct AveragePlan {
   std::vector<double> weights;  // by member; 0: takes the average, and gives nothing to it
   bool damped = false;          // see Weighting
   bool deterministic = false;   // see CallOptions
+  // A sum of what they have may be no number: it is weighed before it is added.
+  bool large = false;
 
   // All give alike: the group makes a plain average, of the same bits as all_reduce's.
   bool is_uniform() const noexcept;
@@ -26,6 +28,10 @@ struct AveragePlan {
 // where it goes, on the host; they do not overlap. All but `own`, `plan` too, outlive the request.
 Request begin_average(Communicator& comm, const Group& group, const AveragePlan& plan,
                       ConstView own, View average, Duration timeout);
+
+// Of a plan that is `large`, afterwards: what rounding made infinite is the largest number. Not of
+// integers.
+void bound(View average) noexcept;
 
 // Keeps the memory that it needs for the next group.
 class GroupAverage {

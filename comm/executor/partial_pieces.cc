@@ -40,8 +40,7 @@ void PartialReducer::Impl::start_pieces() {
   if (!outcome || pieces.runs(outcome->tag)) return;
   const Group group(outcome->members, outcome->tag);
   comm.engine().retire_before(group.tag());
-  pieces.start(group, {outcome->note.weights, options.weighting.damped, options.deterministic},
-               copies.shadow_of(begun->data),
+  pieces.start(group, plan_of(*outcome), copies.shadow_of(begun->data),
                std::max(patience_for(*outcome, comm.clock().now() + options.timeout), Duration(1)));
 }
 
@@ -53,20 +52,30 @@ PartialResult PartialReducer::Impl::finish() {
   return average(step.data, step.step, {}, Part::kGives, step);
 }
 
-// False if a member that was to give had no numbers: nobody has taken the average.
-bool PartialReducer::Impl::average_once(const Group& group, const GroupOutcome& outcome, bool gives,
-                                        ConstView own, View average, Duration most) {
+AveragePlan PartialReducer::Impl::plan_of(const GroupOutcome& outcome) const {
+  return {.weights = outcome.note.weights,
+          .damped = options.weighting.damped,
+          .deterministic = options.deterministic,
+          .large = outcome.note.large};
+}
+
+// False if a member that was to give had no numbers, or larger ones than the group was told of:
+// nobody has taken the average.
+bool PartialReducer::Impl::average_once(const Group& group, const GroupOutcome& outcome,
+                                        const ReadyNote& note, ConstView own, View average,
+                                        Duration most) {
   const TimePoint start = comm.clock().now();
-  const AveragePlan plan{outcome.note.weights, options.weighting.damped, options.deterministic};
+  const AveragePlan plan = plan_of(outcome);
   if (in_pieces()) {
     if (!pieces.runs(group.tag())) pieces.start(group, plan, average, std::max(most, Duration(1)));
-    if (!pieces.finish(gives)) return false;
+    if (!pieces.finish(note.gives && (!note.large || plan.large))) return false;
     usual_average.took(pieces.took());
   } else if (options.payload == Payload::kExact) {
     group_average(group, plan, own, average, start + most);
   } else {
     lossy_average(group, plan, own, average, start + most);
   }
+  if (plan.large) bound(average);
   // Pieces may have been under way before.
   const Duration time = comm.clock().now() - start;
   usual_patience.took(group.ranks().size(), in_pieces() ? std::max(time, pieces.took()) : time);

@@ -39,8 +39,9 @@ struct PartialReducer::Impl {
     return options.piece_bytes > 0 && !options.weighting.damped &&
            options.payload == Payload::kExact;
   }
-  bool average_once(const Group& group, const GroupOutcome& outcome, bool gives, ConstView own,
-                    View average, Duration most);
+  AveragePlan plan_of(const GroupOutcome& outcome) const;
+  bool average_once(const Group& group, const GroupOutcome& outcome, const ReadyNote& note,
+                    ConstView own, View average, Duration most);
   void announce(std::int64_t step, Duration eta, Duration ahead = {});
   void take_announcement(std::int64_t step, TimePoint now);
   void check_left(std::int64_t step) const;

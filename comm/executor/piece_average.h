@@ -5,7 +5,7 @@
 //   pieces.ready(900, 100);                         // of a thousand elements
 //   pieces.start(group, plan, average, timeout);    // as soon as it is known
 //   pieces.ready(0, 900);
-//   if (!pieces.finish(all_finite(model))) …        // some member had brought no numbers
+//   if (!pieces.finish(is_finite)) …                // some member had brought no numbers
 //
 // The pieces are the same on all members, and so is their order, whatever is complete first.
 #pragma once

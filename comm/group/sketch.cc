@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace motley {
 namespace {
@@ -12,19 +13,34 @@ namespace {
 constexpr std::size_t kLanes = std::tuple_size_v<Sketch>;
 constexpr std::size_t kBlocks = 4096;  // sampled, of kLanes elements each
 
-// Numbers that are not finite have all bits of the exponent set.
+// By their bits: those of magnitudes are in their order as integers, and what is not finite has all
+// bits of the exponent set. `most` are the bits of the largest usual number.
 template <class Bits>
-bool finite_bits(ConstView data, Bits exponent) noexcept {
+Magnitude magnitude_of_bits(ConstView data, Bits exponent, Bits most) noexcept {
   constexpr std::size_t kAtOnce = 4096;
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  constexpr Bits kMagnitude = kSign - 1;
   std::array<Bits, kAtOnce> part;
+  Magnitude result = Magnitude::kUsual;
   for (std::size_t first = 0; first < data.count; first += kAtOnce) {
     const std::size_t n = std::min(kAtOnce, data.count - first);
     std::memcpy(part.data(), data.data + first * sizeof(Bits), n * sizeof(Bits));
-    Bits bad = 0;
-    for (std::size_t i = 0; i < n; ++i) bad |= (part[i] & exponent) == exponent ? 1 : 0;
-    if (bad != 0) return false;
+    const Bits room = kMagnitude - most;
+    Bits sums = 0;  // with a sign where one is above `most`
+    for (std::size_t i = 0; i < n; ++i) sums |= static_cast<Bits>((part[i] & kMagnitude) + room);
+    if ((sums & kSign) == 0) continue;
+    result = Magnitude::kLarge;
+    for (std::size_t i = 0; i < n; ++i) {
+      if ((part[i] & exponent) == exponent) return Magnitude::kNotFinite;
+    }
   }
-  return true;
+  return result;
+}
+
+// Half of what `terms` can share, as sums are rounded.
+template <class T>
+T most_usual(int terms) noexcept {
+  return std::numeric_limits<T>::max() / (2 * static_cast<T>(terms));
 }
 
 std::uint64_t scrambled(std::uint64_t x) noexcept {
@@ -62,18 +78,22 @@ Sketch sketch(ConstView data) noexcept {
 
 }  // namespace
 
-bool all_finite(ConstView data) noexcept {
+// 16-bit floats are added as float32, in which there is room for any sum of float16.
+Magnitude magnitude(ConstView data, int terms) noexcept {
+  const auto single = std::bit_cast<std::uint32_t>(most_usual<float>(terms));
   switch (data.dtype) {
     case DType::kFloat64:
-      return finite_bits<std::uint64_t>(data, 0x7ff0000000000000u);
+      return magnitude_of_bits<std::uint64_t>(
+          data, 0x7ff0000000000000u, std::bit_cast<std::uint64_t>(most_usual<double>(terms)));
     case DType::kFloat32:
-      return finite_bits<std::uint32_t>(data, 0x7f800000u);
+      return magnitude_of_bits<std::uint32_t>(data, 0x7f800000u, single);
     case DType::kFloat16:
-      return finite_bits<std::uint16_t>(data, 0x7c00u);
+      return magnitude_of_bits<std::uint16_t>(data, 0x7c00u, 0x7bffu);
     case DType::kBFloat16:
-      return finite_bits<std::uint16_t>(data, 0x7f80u);
+      return magnitude_of_bits<std::uint16_t>(data, 0x7f80u,
+                                              static_cast<std::uint16_t>(single >> 16));
     default:
-      return true;
+      return Magnitude::kUsual;
   }
 }
 

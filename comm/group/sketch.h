@@ -1,16 +1,23 @@
-// comm/group/sketch.h: a model in a few numbers: whether all of it are numbers, and a projection
-// by which the controller sees how far apart the models of the workers are.
+// comm/group/sketch.h: a model in a few numbers: whether all of it are numbers, and how large, and
+// a projection by which the controller sees how far apart the models of the workers are.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "comm/view.h"
 
 namespace motley {
 
-// True unless `data` [n], in host memory, has a NaN or an infinity. Reads it once.
-bool all_finite(ConstView data) noexcept;
+enum class Magnitude : std::uint8_t {
+  kUsual,      // the sum of so many like these is finite; always so for integers
+  kLarge,      // all are finite, but their sum may be none, where floats of their type are added
+  kNotFinite,  // there is a NaN or an infinity
+};
+
+// Of `data` [n], in host memory, of which `terms` are added; at least 1. Reads it once.
+Magnitude magnitude(ConstView data, int terms) noexcept;
 
 // Linear in `data`: each of the numbers is a sum of elements with signs chosen once for all, of a
 // sample of at most 65,536 elements, so that the squared distance of two sketches is, on average

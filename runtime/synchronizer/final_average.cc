@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "comm/error.h"
 #include "comm/group.h"
+#include "runtime/gradient.h"
 
 namespace motley::runtime {
 namespace {
@@ -22,19 +23,28 @@ GroupTag tag_of(const std::vector<int>& ranks, std::uint32_t number) {
   return {.id = (hash % GroupTag::kPairBit) | 1};
 }
 
+// So little less than one of p that rounding the sum of p largest numbers does not overflow.
+double weight_of(std::size_t p, DType dtype) {
+  const double less = dtype == DType::kFloat64 ? 0x1p-48 : 0x1p-20;
+  return (1 - less) / static_cast<double>(p);
+}
+
 }  // namespace
 
 SyncReport FinalAverage::over(const std::vector<int>& ranks, View parameters) const {
   const Group group(ranks, tag_of(ranks, number_));
-  const CallOptions call{.group = &group, .timeout = timeout_};
+  CallOptions call{.group = &group, .timeout = timeout_};
   std::vector<std::byte> mean(parameters.size_bytes());
   const TimePoint begin = comm_.clock().now();
   comm_.barrier(call).wait();
   const TimePoint met = comm_.clock().now();
-  comm_
-      .all_reduce(parameters, View(mean.data(), parameters.count, parameters.dtype),
-                  ReduceOp::kAverage, call)
-      .wait();
+  const View out(mean.data(), parameters.count, parameters.dtype);
+  comm_.all_reduce(parameters, out, ReduceOp::kAverage, call).wait();
+  // Where the sum was too large for a number, the average may be one. All see the same bits.
+  if (is_floating(out.dtype) && !all_finite(out)) {
+    call.weight = weight_of(ranks.size(), out.dtype);
+    comm_.all_reduce(parameters, out, ReduceOp::kWeightedSum, call).wait();
+  }
   std::copy(mean.begin(), mean.end(), parameters.data);
   return {.group = ranks, .waiting = met - begin, .averaging = comm_.clock().now() - met};
 }

@@ -210,21 +210,36 @@ TEST(Weights, RefuseBadParameters) {
   check({.lambda = 1});
 }
 
-TEST(Sketch, SeesEveryNumberThatIsNone) {
+TEST(Magnitude, SeesEveryNumberThatIsNoneOrLarge) {
   for (const std::size_t n :
        {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{9001}}) {
-    std::vector<float> singles(n, 1e38f);
-    std::vector<double> doubles(n, -1e300);
+    // Of eight: the largest that are usual, but that float16 has room for all of its own.
+    const float most = std::numeric_limits<float>::max() / 16;
+    std::vector<float> singles(n, -most);
+    std::vector<double> doubles(n, std::numeric_limits<double>::max() / 16);
     std::vector<half> halves(n, half(65504.f));
+    std::vector<bfloat16> shorts(n, bfloat16(-0x1.fep123f));
     std::vector<std::int32_t> integers(n, -1);
-    EXPECT_TRUE(all_finite(singles) && all_finite(doubles) && all_finite(halves));
-    EXPECT_TRUE(all_finite(integers));
+    const auto all_are = [&](Magnitude is) {
+      for (const ConstView& view : {ConstView(singles), ConstView(doubles), ConstView(shorts)}) {
+        if (magnitude(view, 8) != is) return false;
+      }
+      return true;
+    };
+    EXPECT_TRUE(all_are(Magnitude::kUsual));
+    EXPECT_EQ(magnitude(halves, 2048), Magnitude::kUsual);
+    EXPECT_EQ(magnitude(integers, 8), Magnitude::kUsual);
     for (std::size_t i = 0; i < n; i += 1 + n / 7) {
-      singles[i] = i % 2 == 0 ? std::numeric_limits<float>::infinity() : std::nanf("");
-      doubles[i] = -std::numeric_limits<double>::infinity();
-      halves[i] = half(std::nanf(""));
-      EXPECT_FALSE(all_finite(singles) || all_finite(doubles) || all_finite(halves)) << i;
-      singles[i] = 1, doubles[i] = 1, halves[i] = half(1.f);
+      singles[i] = std::nextafter(most, 1e38f), doubles[i] = -1.2e307, shorts[i] = bfloat16(3e37f);
+      EXPECT_TRUE(all_are(Magnitude::kLarge)) << i;
+      singles[n - 1] = i % 2 == 0 ? std::numeric_limits<float>::infinity() : std::nanf("");
+      doubles[n - 1] = -std::numeric_limits<double>::infinity();
+      halves[i] = half(std::nanf("")), shorts[n - 1] = bfloat16(std::nanf(""));
+      EXPECT_TRUE(all_are(Magnitude::kNotFinite)) << i;
+      EXPECT_EQ(magnitude(halves, 2), Magnitude::kNotFinite) << i;
+      for (const std::size_t j : {i, n - 1}) {
+        singles[j] = 1, doubles[j] = 1, halves[j] = half(1.f), shorts[j] = bfloat16(1.f);
+      }
     }
   }
 }
@@ -260,13 +275,14 @@ TEST(GroupNote, SurvivesTheWire) {
                    .weighting = {.rule = WeightRule::kHinge, .slack = 9, .damped = true}},
       .version = -5,
       .gives = false,
+      .large = true,
       .sketch = {1.5f, -2.5f},
       .moved = 3,
       .eta = seconds(0.5),
       .round_trip = seconds(0.25),
       .ahead = seconds(0.125)};
   EXPECT_EQ(decode_ready(encode(ready)), ready);
-  const GroupNote group{.weights = {0.25, 0.75, 0}, .version = 77};
+  const GroupNote group{.weights = {0.25, 0.75, 0}, .large = true, .version = 77};
   EXPECT_EQ(decode_group(encode(group)), group);
   const std::string bytes = encode(ready);
   for (std::size_t size = 0; size < bytes.size(); ++size) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -89,6 +90,21 @@ TEST_P(EveryMethod, EndsWithTheRightModelAfterUnevenSteps) {
     EXPECT_NEAR(trained(comm, method(), [](int rank) { return rank + 1; }), expected, 1e-9);
     trained(
         comm, method(), [](int) { return 0; }, 0);
+  });
+}
+
+// A sum of models may be too large for a number where their average is none such, in a group and
+// in the end.
+TEST(Synchronizers, AverageModelsThatAreAsLargeAsCanBe) {
+  run_local(3, [&](Communicator& comm) {
+    const auto synchronizer = make_synchronizer("partial_reduce", comm, kOptions);
+    const float most = std::numeric_limits<float>::max();
+    std::vector<float> model = {most, comm.rank() == 0 ? 3e38F : -3e38F};
+    synchronizer->begin(model);
+    synchronizer->average(model, 0);
+    synchronizer->finish(model);
+    EXPECT_NEAR(model[0] / most, 1, 2e-6);
+    EXPECT_NEAR(model[1] / 1e38F, -1, 3e-6);
   });
 }
 
