@@ -1,25 +1,21 @@
 #include "wide/cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <mutex>
 
 #include "comm/error.h"
+#include "wide/file/checksum.h"
+#include "wide/file/random_reader.h"
 #include "wide/file/whole_file.h"
 #include "wide/kernel/team.h"
 #include "wide/read/gatherer.h"
-#include "wide/read/number.h"
 
 namespace motley::wide {
 namespace {
@@ -47,23 +43,6 @@ struct Header {
   std::uint32_t recipe_bytes;
 };
 static_assert(sizeof(Header) == 64, "no padding in the file");
-
-// Eight numbers side by side, so that no multiplication waits for the one before.
-std::uint64_t checksum(const void* data, std::size_t n) {
-  std::array<std::uint64_t, 8> lanes{1, 2, 3, 4, 5, 6, 7, 8};
-  const auto* const bytes = static_cast<const char*>(data);
-  const auto add = [&lanes](const char* p) {
-    for (std::size_t i = 0; i < 8; ++i) {
-      lanes[i] = (std::rotl(lanes[i], 29) ^ load8(p + 8 * i)) * 0x9e3779b97f4a7c15u;
-    }
-  };
-  std::size_t i = 0;
-  for (; i + 64 <= n; i += 64) add(bytes + i);
-  char rest[64] = {};
-  if (i < n) std::memcpy(rest, bytes + i, n - i);
-  add(rest);
-  return hash_text(n, {reinterpret_cast<const char*>(lanes.data()), sizeof lanes});
-}
 
 // A part of a column, as a range of bytes.
 struct Piece {
@@ -135,37 +114,18 @@ std::uint64_t checksum_of_start(const Header& header, const std::string& recipe,
 // A cache open for reading.
 class CacheFile {
  public:
-  explicit CacheFile(const std::string& path)
-      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw_errno("open " + path);
-    posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);  // a wish: nothing fails without
-  }
-  ~CacheFile() { close(fd_); }
-  CacheFile(const CacheFile&) = delete;
-  CacheFile& operator=(const CacheFile&) = delete;
+  explicit CacheFile(const std::string& path) : file_(path) {}
 
-  std::uint64_t size() const {
-    struct stat info {};
-    if (fstat(fd_, &info) != 0) throw_errno("fstat " + path_);
-    return static_cast<std::uint64_t>(info.st_size);
-  }
+  std::uint64_t size() const { return file_.size(); }
   void get(void* out, std::size_t n, std::uint64_t offset) const {
-    auto* const bytes = static_cast<char*>(out);
-    for (std::size_t done = 0; done < n;) {
-      const ssize_t got = pread(fd_, bytes + done, n - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw_errno("read " + path_);
-      if (got == 0) fail("ends too early: it was truncated");
-      done += static_cast<std::size_t>(got);
-    }
+    if (file_.get(out, n, offset) < n) fail("ends too early: it was truncated");
   }
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::kInvalid, fmt::format("{}: {}", path_, what));
+    throw BadCache(ErrorCode::kInvalid, fmt::format("{}: {}", file_.path(), what));
   }
 
  private:
-  std::string path_;
-  int fd_;
+  RandomReader file_;
 };
 
 Header read_header(const CacheFile& file) {
@@ -293,30 +253,6 @@ void settle_labels(Dataset& data, Labels labels, const CacheFile& file) {
   }
 }
 
-// What decides whether a cache is of these files and options.
-std::uint64_t source_of(const std::vector<std::string>& paths, const ReadOptions& options) {
-  std::string text = fmt::format(
-      "{} {} {} {} {} {} {}", kVersion, options.format ? static_cast<int>(*options.format) : -1,
-      static_cast<int>(options.labels), options.bits, static_cast<int>(options.delimiter),
-      static_cast<int>(options.header), to_text(options.columns));
-  for (const std::string& path : paths) {
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0) throw_errno("open " + path);
-    text +=
-        fmt::format("\n{} {} {} {}", path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-  }
-  return hash_text(1, text) | 1;  // never 0
-}
-
-bool is_made_of(const std::string& path, std::uint64_t source) {
-  if (!is_cache(path)) return false;
-  const CacheFile file(path);
-  Header header{};
-  if (file.size() < sizeof header) return false;
-  file.get(&header, sizeof header, 0);
-  return header.version == kVersion && header.source == source;
-}
-
 }  // namespace
 
 void save_cache(const Dataset& data, const std::string& path, std::uint64_t source) {
@@ -343,6 +279,16 @@ bool is_cache(const std::string& path) {
   char start[sizeof kMagic];
   return file != nullptr && std::fread(start, 1, sizeof start, file.get()) == sizeof start &&
          std::memcmp(start, kMagic, sizeof start) == 0;
+}
+
+std::optional<std::uint64_t> source_of_cache(const std::string& path) {
+  if (!is_cache(path)) return std::nullopt;
+  const CacheFile file(path);
+  Header header{};
+  if (file.size() < sizeof header) return std::nullopt;
+  file.get(&header, sizeof header, 0);
+  if (header.version != kVersion) return std::nullopt;
+  return header.source;
 }
 
 Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset room) {
@@ -375,24 +321,6 @@ Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset 
   settle_labels(data, options.labels, file);
   data.recipe = std::move(recipe);
   from_recipe(data.recipe);  // throws where it is none
-  return data;
-}
-
-Dataset read_cached(const std::vector<std::string>& paths, const std::string& path,
-                    const ReadOptions& options) {
-  if (options.names) return read_files(paths, options);
-  const std::uint64_t source = source_of(paths, options);
-  if (is_made_of(path, source)) return load_cache(path, options);
-  if (std::filesystem::exists(path) && !is_cache(path)) {
-    throw Error(ErrorCode::kInvalid,
-                path + ": is in the place of the cache, but is none. Move it, or read without one");
-  }
-  WholeFile::check(path);
-  ReadOptions whole = options;
-  whole.fields = true;
-  Dataset data = read_files(paths, whole);
-  save_cache(data, path, source);
-  if (!options.fields) data.fields = {};
   return data;
 }
 

@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "comm/error.h"
 #include "wide/model.h"
+#include "wide/read_cached.h"
 
 namespace motley::wide {
 namespace {
@@ -109,6 +112,51 @@ TEST_F(Cache, IsMadeAnewWhenSourceOrOptionsChange) {
   write("t", "1 0:1:1\n0 1:3:1 0:4:1\n");  // has all, also when made for who wants no fields
   EXPECT_TRUE(read_cached({path("t")}, path("c"), {.fields = false}).fields.empty());
   expect_same(load_cache(path("c")), read_file(path("t")));
+}
+
+// One byte of the source changes, but neither its size nor its time; or the time alone.
+TEST_F(Cache, IsOfTheContentsOfItsSource) {
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text += "1 " + std::to_string(1'000'000 + i) + ":1\n";
+  write("t", text);
+  const auto written = std::filesystem::last_write_time(path("t"));
+  read_cached({path("t")}, path("c"), {.threads = 2});
+  const auto made = std::filesystem::last_write_time(path("c"));
+  std::filesystem::last_write_time(path("t"), written + std::chrono::hours(1));
+  read_cached({path("t")}, path("c"));
+  EXPECT_EQ(std::filesystem::last_write_time(path("c")), made) << "used";
+  for (const std::size_t at : {text.size() - 4, text.size() / 2 / 12 * 12 + 5, std::size_t{3}}) {
+    text[at] = text[at] == '9' ? '8' : '9';
+    write("t", text);
+    std::filesystem::last_write_time(path("t"), written);
+    expect_same(read_cached({path("t")}, path("c")), read_file(path("t")));
+  }
+  write("second", text);
+  write("t", "0 5:1\n");
+  const Dataset both = read_cached({path("t"), path("second")}, path("c"));
+  EXPECT_EQ(both.labels.front(), 0);
+  EXPECT_EQ(read_cached({path("second"), path("t")}, path("c")).labels.front(), 1) << "their order";
+  EXPECT_THROW(read_cached({"/dev/null"}, path("c")), Error);
+}
+
+TEST_F(Cache, IsMadeAnewWhenDamaged) {
+  write("t", "1 1:1 7:0.25\n0 2:1\n0\n");
+  const Dataset data = read_cached({path("t")}, path("c"));
+  const std::string whole = read("c");
+  for (const std::size_t at : {std::size_t{30}, std::size_t{70}, whole.size() - 1}) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+    write("c", bytes);
+    std::vector<std::string> told;
+    const LogSink log = [&told](LogLevel, const std::string& text) { told.push_back(text); };
+    expect_same(read_cached({path("t")}, path("c"), {}, log), data);
+    EXPECT_THAT(told, testing::ElementsAre(testing::AllOf(testing::HasSubstr(path("c")),
+                                                          testing::HasSubstr("damaged"),
+                                                          testing::HasSubstr("made anew"))));
+    EXPECT_EQ(read("c"), whole);
+    expect_same(read_cached({path("t")}, path("c"), {}, log), data);
+    EXPECT_EQ(told.size(), 1u);
+  }
 }
 
 // Every length and every byte of a small file.

@@ -231,6 +231,22 @@ TEST_F(Scenario, N24_ACacheIsUsedOnlyForWhatItWasMadeOf) {
   cache[8] = 77;  // of a version to come
   write("v.cache", cache);
   EXPECT_THAT(run("train v.cache -o bad").err, HasSubstr("version 77"));
+  std::string text = read("small.txt");
+  const auto time = std::filesystem::last_write_time(path("small.txt"));
+  text[2] = '0';  // an index: neither size nor time change
+  write("small.txt", text);
+  std::filesystem::last_write_time(path("small.txt"), time);
+  ASSERT_EQ(run("train small.txt --cache -q -o a").code, 0);
+  ASSERT_EQ(run("train small.txt -q -o c").code, 0);
+  EXPECT_EQ(read("a"), read("c"));
+  cache = read("small.txt.cache");
+  cache[cache.size() / 2] ^= 1;
+  write("small.txt.cache", cache);
+  const Outcome told = run("train small.txt --cache -o a");
+  EXPECT_EQ(told.code, 0);
+  EXPECT_THAT(told.err, AllOf(HasSubstr("small.txt.cache: is damaged"), HasSubstr("made anew")));
+  EXPECT_EQ(read("a"), read("c"));
+  ASSERT_EQ(run("train small.txt --bits 3 -q -o c").code, 0);
   write("small.txt.cache", cache.substr(0, 30));
   ASSERT_EQ(run("train small.txt --cache --bits 3 -q -o b").code, 0);
   EXPECT_EQ(read("b"), read("c"));

@@ -11,6 +11,7 @@
 #include "wide/cache.h"
 #include "wide/cli/command_line.h"
 #include "wide/file/whole_file.h"
+#include "wide/read_cached.h"
 
 DEFINE_int32(threads, 1, "of this worker");
 DEFINE_string(format, "auto", "auto, libsvm, libffm, csv, criteo or avazu");
@@ -127,7 +128,9 @@ Dataset read_data(const std::string& files, const ReadOptions& options, Weights 
   if (paths.size() == 1 && is_cache(paths[0])) {
     data = load_cache(paths[0], options);
   } else if (FLAGS_cache && paths[0] != "-") {
-    data = read_cached(paths, paths[0] + ".cache", options);
+    data = read_cached(paths, paths[0] + ".cache", options, [](LogLevel, const std::string& text) {
+      if (!FLAGS_quiet) fmt::print(stderr, "motley-wide: {}\n", text);
+    });
   } else {
     data = read_files(paths, options);
   }
