@@ -1,12 +1,16 @@
 // Model::prepare: rows of a data set to samples of a model, in the memory of the data set.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "comm/error.h"
 #include "wide/model.h"
 #include "wide/samples.h"
+#include "wide/schema.h"
 
 namespace motley::wide {
 namespace {
@@ -61,6 +65,25 @@ void make_uniform(Samples& samples) {
   samples.uniform = true;
 }
 
+std::string kind_of(const Schema& schema, const char* where_as_they_are) {
+  if (schema.bits == 0) return fmt::format("{} with ids as they are", where_as_they_are);
+  return fmt::format("{} with ids hashed to {} bits", name(schema.format), schema.bits);
+}
+
+// Throws kInvalid where ids of `data` are made so that they cannot be those of the model.
+void check_ids(const ModelOptions& options, const std::string& recipe, const Dataset& data) {
+  if (data.entries() == 0 || data.recipe == recipe) return;
+  const Schema mine = from_recipe(recipe);
+  const Schema theirs = from_recipe(data.recipe);
+  if (mine.bits == theirs.bits && mine.columns.empty() == theirs.columns.empty()) return;
+  throw Error(
+      ErrorCode::kInvalid,
+      fmt::format("the model was trained on {}, but these rows are {}, so that they have no "
+                  "feature in common. Give rows of the model's format",
+                  kind_of(mine, has_fields(options.kind) ? "libffm" : "libsvm or libffm"),
+                  kind_of(theirs, name(data.format))));
+}
+
 struct AsItIs {
   std::uint32_t operator()(std::uint32_t slot) const { return slot; }
 };
@@ -72,6 +95,7 @@ bool is_distinct(const Dataset& data, std::size_t slots) {
 }
 
 Samples Model::prepare(Dataset data) const {
+  check_ids(options_, recipe_, data);
   Samples out =
       prepared(std::move(data), [this](std::uint32_t id) { return dictionary_.slot(id); });
   out.distinct = is_distinct(out.row_begin, out.slots, dictionary_.size());

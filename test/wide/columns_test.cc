@@ -287,7 +287,7 @@ TEST(Columns, RefuseWhatDoesNotFit) {
   EXPECT_THAT(error_of("1,2,3\n", with("y:label,b:log")),
               HasSubstr("3 cells, but the schema names 2"));
   EXPECT_THAT(error_of("y,a\n1,2\n", with("y:skip")), HasSubstr("no column is the label"));
-  EXPECT_THAT(error_of("1 1:1 2:1\n", with("b:log")), HasSubstr("INDEX:VALUE"));
+  EXPECT_THAT(error_of("1 1:1 2:1\n", with("b:log")), HasSubstr("libffm (INDEX:VALUE)"));
   EXPECT_THAT(error_of("1 1:1 2:1\n", with("b:log", Format::kLibsvm)),
               HasSubstr("libsvm has none"));
   EXPECT_THROW(parse_columns("a:b"), Error);

@@ -173,6 +173,39 @@ TEST_F(Misuse, HoldsDataToTheIdsOfTheModel) {
   }
 }
 
+// Rows of another format have no feature of the model: its predictions would be one number.
+TEST_F(Misuse, RefusesRowsThatAreNotOfTheModel) {
+  write("t.csv", "click,site,price\n1,x,3\n0,y,4\n");
+  write("t.ffm", "1 0:1:1 1:2:1\n0 0:3:1 1:2:1\n");
+  write("far.ffm", "1 0:100:1\n0 1:200:1\n");
+  ASSERT_EQ(run("train t.csv -q -o of_csv").code, 0);
+  ASSERT_EQ(run("train t.csv -q --bits 8 -o of_8").code, 0);
+  ASSERT_EQ(run("train t.ffm -q -o of_ffm").code, 0);
+  ASSERT_EQ(run("train t.ffm -q -m ffm -o of_fields").code, 0);
+  ASSERT_EQ(run("convert t.ffm -q -o t.cache").code, 0);
+  ASSERT_EQ(run("convert t.csv -q -o csv.cache").code, 0);
+  const struct {
+    const char* files;
+    std::vector<const char*> facts;
+  } cases[] = {
+      {"of_ffm t.csv", {"t.csv: ", "libsvm or libffm with ids", "csv with ids hashed to 32"}},
+      {"of_fields t.csv", {"t.csv: ", "on libffm with ids", "csv with ids"}},
+      {"of_csv t.ffm", {"t.ffm:1: ", "libffm", "csv", "click, site, price"}},
+      {"of_csv t.cache", {"t.cache: ", "csv with ids", "these rows are libffm with ids"}},
+      {"of_8 csv.cache", {"csv.cache: ", "8 bits", "32 bits"}},
+      {"of_ffm far.ffm", {"far.ffm: ", "none of the features of all 2 entries"}}};
+  for (const char* command : {"predict ", "eval "}) {
+    for (const auto& c : cases) {
+      const Outcome o = run(command + std::string(c.files) + " -q");
+      EXPECT_EQ(o.code, 1) << c.files;
+      EXPECT_THAT(o.out, IsEmpty()) << c.files;
+      for (const char* fact : c.facts) EXPECT_THAT(o.err, HasSubstr(fact)) << c.files;
+    }
+    EXPECT_THAT(run(command + std::string("of_csv t.ffm --format libffm")).err,
+                HasSubstr("--format is libffm, but the model was trained on csv"));
+  }
+}
+
 TEST_F(Misuse, ExitsWith1AndNamesThePlaceOnBadInput) {
   write_small();
   ASSERT_EQ(run("train small.txt -q -o m").code, 0);

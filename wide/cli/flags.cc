@@ -63,6 +63,16 @@ void check_alike(const ReadOptions& model) {
   }
 }
 
+bool is_tokens(Format format) { return format == Format::kLibsvm || format == Format::kLibffm; }
+
+void check_format(const Model& model, Format format) {
+  const Schema schema = from_recipe(model.recipe());
+  if (is_tokens(format) == is_tokens(schema.format)) return;
+  throw UsageError(
+      fmt::format("--format is {}, but the model was trained on {}. Leave the flag out",
+                  name(format), schema.bits == 0 ? "libsvm or libffm" : name(schema.format)));
+}
+
 }  // namespace
 
 bool is_given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
@@ -110,7 +120,10 @@ ReadOptions read_options(Labels labels) try {
 ReadOptions read_options(const Model& model, Labels labels) {
   check_threads();
   ReadOptions options = alike(model.recipe(), {.labels = labels, .threads = FLAGS_threads});
-  if (const auto format = format_flag()) options.format = format;
+  if (const auto format = format_flag()) {
+    check_format(model, *format);
+    options.format = format;
+  }
   if (const char delimiter = delimiter_flag()) options.delimiter = delimiter;
   check_alike(options);
   return options;
@@ -153,14 +166,6 @@ std::string details(const Evaluation& e) {
       "{} rows, {} positives  normalised entropy {}  calibration {}  precision {}  recall {}",
       e.rows, e.positives, figure(e.normalised_entropy), figure(e.calibration), figure(e.precision),
       figure(e.recall));
-}
-
-void warn_of_unknown(const Samples& samples) {
-  if (FLAGS_quiet || samples.unknown_entries == 0) return;
-  fmt::print(stderr,
-             "motley-wide: {} of {} entries have features that the model does not know; "
-             "they count as weight 0\n",
-             samples.unknown_entries, samples.unknown_entries + samples.slots.size());
 }
 
 void print_result(const std::string& line) {

@@ -11,7 +11,6 @@
 #include "wide/dataset.h"
 #include "wide/model.h"
 #include "wide/reader.h"
-#include "wide/samples.h"
 
 DECLARE_int32(threads);
 DECLARE_string(output);
@@ -46,7 +45,6 @@ Dataset read_data(const std::string& files, const ReadOptions& options,
 std::string to_text(const Evaluation& e, Loss loss);
 // And the others: normalised entropy, calibration, precision, recall.
 std::string details(const Evaluation& e);
-void warn_of_unknown(const Samples& samples);
 // A line that the caller waits for: lost output is an error.
 void print_result(const std::string& line);
 // Writes to --output, or to standard output.

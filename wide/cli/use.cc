@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/error.h"
 #include "wide/cli/command_line.h"
 #include "wide/cli/commands.h"
 #include "wide/cli/flags.h"
@@ -26,6 +28,29 @@ std::vector<std::string> inputs_with(const std::string& model, const std::string
   return inputs;
 }
 
+// Rows of a file as samples. Features that the model does not know are told of; a file of nothing
+// else was most likely not meant for it.
+Samples samples_of(const Model& model, Dataset data, const std::string& file) try {
+  Samples samples = model.prepare(std::move(data));
+  const std::uint64_t all = samples.unknown_entries + samples.slots.size();
+  if (samples.unknown_entries == 0) return samples;
+  if (samples.slots.empty()) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("the model knows none of the features of all {} entries, so that "
+                            "nothing would tell one row from another. Is it the model for them?",
+                            all));
+  }
+  if (!FLAGS_quiet) {
+    fmt::print(stderr,
+               "motley-wide: {} of {} entries have features that the model does not know; "
+               "they count as weight 0\n",
+               samples.unknown_entries, all);
+  }
+  return samples;
+} catch (const Error& error) {
+  throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
+}
+
 }  // namespace
 
 void predict(const std::vector<std::string>& files) {
@@ -34,8 +59,7 @@ void predict(const std::vector<std::string>& files) {
   const Model model = Model::load(files[0]);
   ReadOptions read = read_options(model, Labels::kOptional);
   read.fields = has_fields(model.options().kind);
-  const Samples samples = model.prepare(read_data(files[1], read));
-  warn_of_unknown(samples);
+  const Samples samples = samples_of(model, read_data(files[1], read), files[1]);
   std::string text;
   for (const float score : model.scores(samples, FLAGS_threads)) {
     // The shortest that reads back.
@@ -59,8 +83,7 @@ void eval(const std::vector<std::string>& files) {
   data.names.clear();
   std::vector<std::uint64_t> keys;
   if (!FLAGS_by.empty()) keys = keys_of(data, field_named(data, FLAGS_by));
-  const Samples samples = model.prepare(std::move(data));
-  warn_of_unknown(samples);
+  const Samples samples = samples_of(model, std::move(data), files[1]);
   const std::vector<float> scores = model.scores(samples, FLAGS_threads);
   const EvaluateOptions options{.loss = loss, .weights = samples.weights};
   const Evaluation result = evaluate(scores, samples.labels, options);

@@ -100,9 +100,6 @@ std::vector<SchemaColumn> by_header(const Schema& schema, const std::vector<std:
 // Columns of a file without, as the schema has them.
 std::vector<SchemaColumn> by_place(const Schema& schema, const std::vector<std::string>& first,
                                    Labels labels) {
-  if (first.size() == 1 && first[0].find(':') != std::string::npos) {
-    fail("the first line has no columns, but INDEX:VALUE. Leave --schema out, or name --delimiter");
-  }
   std::vector<SchemaColumn> columns = schema.columns;
   std::erase_if(columns, [](const SchemaColumn& column) { return column.name == "*"; });
   if (columns.empty()) {
@@ -133,6 +130,14 @@ std::vector<SchemaColumn> by_place(const Schema& schema, const std::vector<std::
     fail("no column of the schema is the label. Add NAME:label");
   }
   return columns;
+}
+
+// Whether the line is a row of libsvm or libffm: its first word with a colon ends with a number.
+bool is_tokens(std::string_view line) {
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos || line.find(' ') > colon) return false;
+  const std::string_view word = line.substr(colon, line.find(' ', colon) - colon);
+  return is_number(std::string(word.substr(word.rfind(':') + 1)));
 }
 
 bool has_header(const Schema& schema, const std::vector<std::string>& first) {
@@ -176,6 +181,13 @@ ColumnPlan plan_columns(const Schema& schema, std::string_view first_line, Label
   if (plan.schema.bits == 0) plan.schema.bits = 32;
   if (plan.schema.delimiter == 0) plan.schema.delimiter = delimiter_of(first_line);
   const std::vector<std::string> first = split_cells(first_line, plan.schema.delimiter);
+  if (first.size() == 1 && is_tokens(first_line)) {
+    fail(
+        fmt::format("the first line is a row of libsvm or libffm (INDEX:VALUE), but rows of {} "
+                    "are expected{}{}. Give such rows, or leave --schema and --format out",
+                    name(schema.format), schema.columns.empty() ? "" : ", with the columns ",
+                    names_of(schema.columns)));
+  }
   plan.has_header = has_header(schema, first);
   plan.schema.header = plan.has_header ? HeaderLine::kPresent : HeaderLine::kAbsent;
   const std::vector<SchemaColumn> columns =
