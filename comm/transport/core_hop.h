@@ -31,7 +31,7 @@ class CoreHop {
 
  private:
   static constexpr int kLooks = 64;  // enough for each rank to have said where it is
-  static constexpr Duration kLongestPause = seconds(20e-3);
+  static constexpr Duration kLongestPause = seconds(5e-3);
 
   int looks_ = 0;
   TimePoint next_{};

@@ -25,7 +25,9 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kKeptBytes = 64 << 20;  // of one peer; more stays in its ring and stops it
-constexpr Duration kSpin = seconds(20e-6);    // how long to look before sleeping
+// How long to look before sleeping. The kernel often moves who is woken to the core of whoever woke
+// it, so that ranks that sleep a lot gather on one core: longer than a piece of a call takes there.
+constexpr Duration kSpin = seconds(100e-6);
 constexpr Duration kLongestLook = seconds(2e-6);
 constexpr Link kUsualLink = {.latency = std::chrono::nanoseconds(400),
                              .bytes_per_second = 5e9,
