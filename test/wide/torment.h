@@ -24,7 +24,8 @@ struct TormentResult {
   std::string broken;  // what was wrong first; empty: nothing
 };
 
-// Whatever happens to a run, the model and the cache of the last complete one must load.
+// Whatever happens to a run, the model and the cache of the last complete one must load,
+// and in the end every run must come to its end.
 TormentResult torment(const Torment& options);
 
 }  // namespace motley::wide
