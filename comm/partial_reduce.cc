@@ -212,8 +212,9 @@ GroupOutcome PartialReducer::Impl::run(GroupOutcome outcome, const ReadyNote& no
     const View average = copies.shadow_of(data);
     const auto give_up = [&](ErrorCode code, int suspect) {
       if (auto other = control->replaced(group.tag(), deadline)) return std::move(*other);
-      GroupOutcome next =
-          control->fail(group.tag(), group.ranks(), {code, suspect}, note, deadline);
+      std::vector<int> named = group.ranks();
+      named.insert(named.end(), outcome.note.keepers.begin(), outcome.note.keepers.end());
+      GroupOutcome next = control->fail(group.tag(), named, {code, suspect}, note, deadline);
       if (next.kind == GroupOutcome::kSolo) ++result.attempts;
       return next;
     };

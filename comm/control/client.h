@@ -132,8 +132,8 @@ class ControlClient final : public Store, private ChannelEvents {
   // The average of group `tag` is complete here, and is kept until ready() or leave() returns
   // something else than kHeal. Does not wait.
   void done(const GroupTag& tag, const std::vector<int>& members);
-  // It could not be completed; `suspect` is the rank to blame, or -1. kGroup (the next attempt),
-  // kHeal or kSolo. Waits for a controller that is away.
+  // It could not be completed; `members` with GroupNote::keepers, `suspect` is the rank to blame,
+  // or -1. kGroup (the next attempt), kHeal or kSolo. Waits for a controller that is away.
   struct Failure {
     ErrorCode code;
     int suspect;

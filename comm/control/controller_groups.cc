@@ -280,7 +280,8 @@ void ControllerCore::announce(const Verdict& verdict) {
       const std::string value =
           encode(GroupNote{.weights = std::vector<double>(verdict.members.size()),
                            .version = member(verdict.donor).version,
-                           .donor = verdict.donor});
+                           .donor = verdict.donor,
+                           .keepers = verdict.keepers});
       for (const int rank : verdict.members) {
         member(rank).held = Held::kNothing;
         answer(rank, Lane::kGroup,

@@ -105,6 +105,8 @@ std::string encode(const GroupNote& note) {
   put(out, note.version);
   put(out, note.donor);
   put(out, note.begins.count());
+  put(out, static_cast<std::uint32_t>(note.keepers.size()));
+  for (const int rank : note.keepers) put(out, rank);
   for (const double weight : note.weights) put(out, weight);
   return out;
 }
@@ -116,6 +118,10 @@ std::optional<GroupNote> decode_group(std::string_view bytes) {
   note.version = in.take<std::int64_t>();
   note.donor = in.take<int>();
   note.begins = take_duration(in);
+  for (auto left = in.take<std::uint32_t>(); left > 0 && in.ok(); --left) {
+    note.keepers.push_back(in.take<int>());
+    in.refuse_unless(note.keepers.back() >= 0);
+  }
   while (in.ok() && !in.at_end()) {
     note.weights.push_back(in.take<double>());
     in.refuse_unless(note.weights.back() >= 0 && note.weights.back() <= 1);

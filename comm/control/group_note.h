@@ -38,7 +38,10 @@ struct GroupNote {
   std::vector<double> weights;  // by member
   bool large = false;           // what one of them gives is
   std::int64_t version = 0;     // of the average
-  int donor = -1;     // not -1: all take the last average of this member, which has completed it
+  int donor = -1;  // not -1: all take the last average of this member, which has completed it
+  // So have these, which are not among the members: who fails names them, too, as a controller
+  // that is started again knows of none of them.
+  std::vector<int> keepers;
   Duration begins{};  // after so long at most, all members have begun or are dropped
   friend bool operator==(const GroupNote&, const GroupNote&) = default;
 };

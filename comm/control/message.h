@@ -51,8 +51,8 @@ enum class MessageType : std::uint8_t {
            // and averages; number, value: as in kReady. Answer: kOk; or, if that is not its group
            // (any more), kGroup or kSolo as for kReady
   kDone,   // the average is complete here, and taken. Answer, for which nobody waits: kCommit
-  kFail,   // rank: the suspect or -1, number: an ErrorCode, value: a ReadyNote. Answer: kGroup or
-           // kSolo
+  kFail,   // rank: the suspect or -1, number: an ErrorCode, value: a ReadyNote; ranks: with the
+           // GroupNote's keepers. Answer: kGroup or kSolo
   kWithdraw,  // takes the last kReady back. Answer: kOk
   kLeave,     // this rank will not be ready again. Answer: kOk, or kGroup, and then it asks again
   // Requests on the report's lane.

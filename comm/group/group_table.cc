@@ -205,7 +205,10 @@ std::optional<Verdict> GroupTable::heal(Running& group) {
   donor->asks = false;
   Verdict verdict{.kind = Verdict::kHeal, .tag = group.tag, .members = {}, .donor = donor->rank};
   for (Member& each : group.members) {
-    if (each.state == State::kDone && each.rank != verdict.donor) continue;
+    if (each.state == State::kDone && each.rank != verdict.donor) {
+      verdict.keepers.push_back(each.rank);
+      continue;
+    }
     each.state = State::kRunning;
     verdict.members.push_back(each.rank);
   }

@@ -33,6 +33,7 @@ struct Verdict {
   GroupTag tag;              // of the group committed, or of the attempt to run
   std::vector<int> members;  // whom to tell, ascending; kRetry, kHeal: also who takes part
   int donor = -1;            // kHeal: who has the result
+  std::vector<int> keepers;  // kHeal: who has it, too, and has no part in the attempt
 };
 
 // Why an attempt was aborted: what came first.

@@ -107,6 +107,7 @@ void World::begin(int rank, const Message& reply) {
   Attempt& attempt = attempts_[reply.tag];
   attempt.members.assign(reply.ranks.begin(), reply.ranks.end());
   attempt.donor = donor;
+  if (told) attempt.keepers = told->keepers;
   attempt.began.insert(rank);
 }
 
@@ -283,13 +284,14 @@ void World::fail(int rank) {
   if (at(rank).phase == Rank::kHandingOn) return complete(rank);  // it still has what it had
   const ReadyNote told{
       .grouping = {.group_size = group_size_}, .version = at(rank).step, .gives = at(rank).gives};
-  const std::vector<int>& members = attempts_.at(at(rank).tag).members;
+  const Attempt& attempt = attempts_.at(at(rank).tag);
   Message message{.type = MessageType::kFail,
                   .rank = -1,
                   .number = static_cast<std::int64_t>(ErrorCode::kPeerLost),
                   .tag = at(rank).tag,
-                  .ranks = {members.begin(), members.end()},
+                  .ranks = {attempt.members.begin(), attempt.members.end()},
                   .value = encode(told)};
+  message.ranks.insert(message.ranks.end(), attempt.keepers.begin(), attempt.keepers.end());
   request(rank, Rank::kReported, std::move(message));
 }
 

@@ -67,6 +67,7 @@ struct Rank {
 struct Attempt {
   std::vector<int> members;
   int donor = -1;
+  std::vector<int> keepers;
   std::set<int> began;
   std::set<int> completed;
   bool failed = false;         // at one member

@@ -300,6 +300,44 @@ TEST(EveryReady, Scenario21IsAnsweredInBoundedTime) {
   }
 }
 
+// Of those who have an average one hands it on, and dies at it with the controller: the next one
+// must not let those who lack it average again before the other has spoken, who has it.
+TEST(Restart, RemembersWhoKeepsAnAverageThatAnotherHandedOn) {
+  World world(4, 4, 2, seconds(1));
+  const auto talk = [&world](int silent) {
+    for (bool more = true; std::exchange(more, false);) {
+      for (const Packet& packet : world.take_packets()) {
+        if (packet.rank == silent) continue;
+        world.deliver(packet);
+        more = true;
+      }
+    }
+  };
+  talk(-1);
+  for (const int rank : {0, 1}) world.complete(rank);
+  for (const int rank : {2, 3}) world.fail(rank);
+  talk(-1);
+  ASSERT_EQ(world.at(0).phase, Rank::kHandingOn);
+  world.die(0);
+  for (const int rank : {2, 3}) world.fail(rank);
+  world.take_packets();  // lost, as the controller is
+  world.restart_controller();
+  for (int tick = 0; !world.settled() && tick < 100; ++tick) {
+    world.pass_time(world.now() + seconds(0.1));
+    talk(tick < 8 ? 1 : -1);
+    if (tick == 6) world.learn_death(0);
+    for (int rank = 1; rank < 4; ++rank) {
+      if (world.may_complete(rank)) world.complete(rank);
+    }
+  }
+  EXPECT_TRUE(world.settled()) << world.to_text();
+  EXPECT_EQ(world.violation(), "");
+  for (const int rank : {1, 2, 3}) {
+    ASSERT_EQ(world.at(rank).outcomes.size(), 2u);
+    EXPECT_EQ(world.at(rank).outcomes[0], world.at(1).outcomes[0]) << rank;
+  }
+}
+
 // Each run tries a thousand seeds: --gtest_random_seed=17 those from 17,000 on. So a hundred
 // thousand are `for i in $(seq 0 99); do controller_test --gtest_filter=RandomJobs.*
 // --gtest_random_seed=$i`, and what fails fails again under the same.

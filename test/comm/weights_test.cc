@@ -282,7 +282,8 @@ TEST(GroupNote, SurvivesTheWire) {
       .round_trip = seconds(0.25),
       .ahead = seconds(0.125)};
   EXPECT_EQ(decode_ready(encode(ready)), ready);
-  const GroupNote group{.weights = {0.25, 0.75, 0}, .large = true, .version = 77};
+  const GroupNote group{
+      .weights = {0.25, 0.75, 0}, .large = true, .version = 77, .donor = 4, .keepers = {7, 9}};
   EXPECT_EQ(decode_group(encode(group)), group);
   const std::string bytes = encode(ready);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
