@@ -11,6 +11,13 @@ Dataset rows_of(const Dataset& data, std::span<const std::uint64_t> rows) {
     to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(begin),
               from.begin() + static_cast<std::ptrdiff_t>(end));
   };
+  std::uint64_t entries = 0;
+  for (const std::uint64_t row : rows) entries += data.row_begin[row + 1] - data.row_begin[row];
+  out.row_begin.reserve(rows.size() + 1);
+  out.labels.reserve(rows.size());
+  out.ids.reserve(entries);
+  if (!data.values.empty()) out.values.reserve(entries);
+  if (!data.fields.empty()) out.fields.reserve(entries);
   for (const std::uint64_t row : rows) {
     const std::uint64_t begin = data.row_begin[row];
     const std::uint64_t end = data.row_begin[row + 1];

@@ -4,15 +4,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "comm/error.h"
 #include "wide/defaults.h"
+#include "wide/file/memory_limit.h"
 #include "wide/kernel/flow.h"
 #include "wide/train/settle.h"
 
 namespace motley::wide {
 namespace {
+
+constexpr double kBeside = 4 << 20;  // files' pages, and what malloc keeps
+
+// Bytes of coming parts that the system reads meanwhile, so that a disk has several things to do,
+// but as few as stay in memory until they are needed.
+std::uint64_t wanted(std::uint64_t memory_limit) {
+  return std::min<std::uint64_t>(memory_limit / 8, 8 << 20);
+}
 
 TrainOptions settled_for_disk(TrainOptions options, const DiskRows& rows, bool validates) {
   if (options.positive_weight != 1 || options.negative_rate != 1 || options.size != 1 ||
@@ -42,12 +52,19 @@ Dataset room_of(Samples samples) {
   return room;
 }
 
-Model model_for(const DiskRows& rows, const TrainOptions& options) {
+Model model_for(const DiskRows& rows, const TrainOptions& options, bool validates) {
   ModelOptions of_model = options.model;
   of_model.seed = options.seed;
   of_model.initial_accumulator = options.initial_accumulator;
-  Model model(of_model, rows.dictionary(),
-              has_fields(of_model.kind) ? rows.fields() : std::vector<std::uint32_t>{});
+  const std::vector<std::uint32_t> fields =
+      has_fields(of_model.kind) ? rows.fields() : std::vector<std::uint32_t>{};
+  const Layout layout = Layout::of(of_model, rows.dictionary().size(), fields.size());
+  const double states = validates ? 2 : 1;  // the best is kept
+  check_room("train from disk: the model and two parts of the rows",
+             states * static_cast<double>(layout.size() * sizeof(float)) +
+                 2 * static_cast<double>(rows.part_bytes()) + kBeside,
+             rows.memory_limit(), "Use a smaller k, smaller parts (--disk_rows), or more memory");
+  Model model(of_model, rows.dictionary(), fields);
   model.set_recipe(rows.recipe());
   if (model.options().loss == Loss::kSquared)
     model.weights()[Layout::kBias] =
@@ -61,7 +78,7 @@ Model model_for(const DiskRows& rows, const TrainOptions& options) {
 DiskRun::DiskRun(DiskRows rows, std::optional<Dataset> validation, const TrainOptions& options)
     : rows_(std::move(rows)),
       options_(settled_for_disk(options, rows_, validation.has_value())),
-      model_(model_for(rows_, options_)),
+      model_(model_for(rows_, options_, validation.has_value())),
       flow_(make_flow(model_.options(), model_.layout(), {.threads = options_.threads})) {
   if (validation) validation_ = model_.prepare(std::move(*validation));
   begin_epoch();
@@ -80,10 +97,14 @@ void DiskRun::begin_epoch() {
 
 void DiskRun::read_ahead() {
   if (next_part_ == order_.size()) return;
-  ahead_ = std::async(
-      std::launch::async, [this, part = order_[next_part_], room = std::move(spare_)]() mutable {
-        return model_.prepare_slots(rows_.part(part, std::move(room)), rows_.distinct());
-      });
+  ahead_ = std::async(std::launch::async, [this, coming = std::span(order_).subspan(next_part_),
+                                           room = std::move(spare_)]() mutable {
+    const std::uint64_t most = wanted(rows_.memory_limit());
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 1; i < coming.size() && bytes < most; ++i)
+      bytes += rows_.want(coming[i], most - bytes);
+    return model_.prepare_slots(rows_.part(coming[0], std::move(room)), rows_.distinct());
+  });
 }
 
 bool DiskRun::next_step() {

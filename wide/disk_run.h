@@ -52,14 +52,21 @@ class DiskRows {
   bool distinct() const noexcept { return distinct_; }
   // Part i, with slots for ids, in the memory of `room`. Any thread.
   Dataset part(std::size_t i, Dataset room = {}) const;
+  // Asks the system to read the first `bytes` of part i in good time. Returns how many it has.
+  std::uint64_t want(std::size_t i, std::uint64_t bytes) const;
+  // In memory, of the largest part; and what this process may use.
+  std::uint64_t part_bytes() const noexcept { return part_bytes_; }
+  std::uint64_t memory_limit() const noexcept { return limit_; }
 
  private:
+  void check_first(const std::vector<std::string>& files, const DiskOptions& options) const;
   void keep(const std::vector<std::string>& files, const DiskOptions& options);
   void number(const DiskOptions& options);
   std::string path(std::size_t part) const;
 
   std::unique_ptr<PartsFolder> folder_;
   std::size_t rows_ = 0, parts_ = 0;
+  std::uint64_t limit_, part_bytes_ = 0;
   double label_sum_ = 0;
   bool distinct_ = true;
   std::string recipe_;

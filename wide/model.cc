@@ -1,7 +1,6 @@
 #include "wide/model.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "comm/error.h"
+#include "wide/file/memory_limit.h"
 #include "wide/fm.h"
 #include "wide/fresh_state.h"
 #include "wide/kernel/flow.h"
@@ -46,13 +46,12 @@ std::string gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 3
 
 void check_memory(const Layout& layout) {
   const double bytes = static_cast<double>(layout.size()) * sizeof(float);
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const auto memory = static_cast<double>(memory_limit());
   if (bytes <= memory) return;
   const std::string fields =
       layout.fields > 0 ? fmt::format(" and {} fields", layout.fields) : std::string();
   throw Error(ErrorCode::kInvalid,
-              fmt::format("model: {} features{} with k {} need {}, but this machine has {}. "
+              fmt::format("model: {} features{} with k {} need {}, but {} is the limit. "
                           "Use a smaller k, or fewer features",
                           layout.slots, fields, layout.factors, gib(bytes), gib(memory)));
 }

@@ -230,7 +230,10 @@ std::optional<Dataset> RowStream::next(std::size_t rows) {
     const TextParser& parser = s.gatherer.parser_for(text);
     s.rows.clear();
     parser.parse(text, s.rows);
+    const bool first_rows = s.gatherer.rows() == 0;
     s.gatherer.add(parser, s.rows);
+    const std::size_t come = s.gatherer.rows();  // what reaches `rows` may be as many again
+    if (first_rows && come > 0 && come < rows) s.gatherer.reserve_rows(rows + come);
   }
   if (s.gatherer.rows() == 0) return std::nullopt;
   return s.gatherer.take();

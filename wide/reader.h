@@ -45,7 +45,7 @@ struct ReadOptions {
   // has 39 or more tabs, that header, or a comma.
   std::optional<Format> format;
   Labels labels = Labels::kBinary;       // what a label may be
-  std::uint64_t memory_limit_bytes = 0;  // refuse larger data sets; 0: this machine's memory
+  std::uint64_t memory_limit_bytes = 0;  // refuse larger data sets; 0: what this process may use
   int threads = 1;                       // that parse; the rows are the same
   int bits = 0;  // of hashed ids, up to 32; 0: columns 32, libsvm and libffm as they are
   std::vector<SchemaColumn> columns;      // of CSV
@@ -78,6 +78,7 @@ bool can_be_read_in_parts(const std::vector<std::string>& paths);
 //   for (RowStream stream({"-"}); const auto part = stream.next(100'000);) …
 class RowStream {
  public:
+  static constexpr std::size_t kBytesOfPiece = std::size_t{1} << 18;  // text read at a time
   explicit RowStream(std::vector<std::string> paths, const ReadOptions& options = {});
   ~RowStream();
   // At least that many rows, some more, or what is left; nothing at the end. Throws as

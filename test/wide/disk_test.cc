@@ -1,5 +1,6 @@
 // Shows that training from disk learns the same features as in memory, as well, whatever the parts;
 // that it leaves nothing behind.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include "comm/error.h"
 #include "test/wide/skewed_rows.h"
 #include "wide/disk_run.h"
+#include "wide/file/memory_limit.h"
 
 namespace motley::wide {
 namespace {
@@ -162,6 +164,51 @@ TEST_P(Disk, ToldOfDamageByTheThreadThatReadsAhead) {
         }
       },
       Error);
+}
+
+// What would be killed is told need and limit before text becomes parts, or before it is learnt.
+TEST_P(Disk, SaysNeedAndLimitBeforeItBegins) {
+  const std::string file = written("train", test::skewed_rows({.rows = 3000, .disjoint = true}));
+  const auto refused = [&](std::uint64_t bytes_left, int factors) {
+    const std::uint64_t limit = memory_in_use() + bytes_left;
+    TrainOptions large = options();
+    large.model.factors = factors;
+    try {
+      DiskRun(DiskRows({file}, parts(), {.read = {.memory_limit_bytes = limit}}), {}, large);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalid);
+      EXPECT_THAT(error.what(),
+                  testing::HasSubstr(fmt::format("{:.1f} MB is the limit",
+                                                 static_cast<double>(limit) / (1 << 20))));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused(4 << 20, 4), testing::HasSubstr("parts of 3000 rows need about 8."));
+  EXPECT_THAT(refused(64 << 20, 4), "");
+  if (GetParam() == ModelKind::kLogistic) return;
+  EXPECT_THAT(refused(24 << 20, 256), testing::HasSubstr("the model and two parts"));
+  EXPECT_FALSE(std::filesystem::exists(parts()));
+}
+
+// Of a group and those around it; version 1 and 2.
+TEST(MemoryLimit, IsTheLeastOfTheGroups) {
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "cgroups";
+  const auto put = [&](const std::filesystem::path& file, const char* limit) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << limit << "\n";
+  };
+  put("memory/memory.limit_in_bytes", "9223372036854771712");
+  put("memory/a/memory.limit_in_bytes", "5000");
+  put("memory/a/b/memory.limit_in_bytes", "9000");
+  put("jobs/memory.max", "3000");
+  put("jobs/one/memory.max", "max");
+  EXPECT_EQ(cgroup_limit("9:cpu:/a/b\n4:memory:/a/b\n0::/\n", root), 5000u);
+  EXPECT_EQ(cgroup_limit("0::/jobs/one\n", root), 3000u);
+  EXPECT_EQ(cgroup_limit("0::/jobs/two\n4:memory:/a\n", root), 3000u);
+  EXPECT_EQ(cgroup_limit("0::/others\n", root), 0u);
+  EXPECT_GT(memory_limit(), memory_in_use());
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

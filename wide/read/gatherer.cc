@@ -1,24 +1,19 @@
 #include "wide/read/gatherer.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/file/memory_limit.h"
 #include "wide/option_error.h"
 #include "wide/read/columns.h"
 #include "wide/read/tokens.h"
 
 namespace motley::wide {
 namespace {
-
-std::uint64_t memory_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 void check(const ReadOptions& options) {
   const auto require = [](bool holds, const char* option, int value, const char* range) {
@@ -46,7 +41,10 @@ Format format_of_line(std::string_view line) {
 
 }  // namespace
 
-Gatherer::Gatherer(const ReadOptions& options) : options_(options) { check(options); }
+Gatherer::Gatherer(const ReadOptions& options) : options_(options) {
+  check(options);
+  if (options_.memory_limit_bytes == 0) options_.memory_limit_bytes = memory_limit();
+}
 
 void Gatherer::fail(std::uint64_t line, const std::string& what) const {
   throw Error(ErrorCode::kInvalid, fmt::format("{}:{}: {}", name_, line, what));
@@ -171,12 +169,24 @@ void Gatherer::check_memory(const std::string& name, const ReadOptions& options,
                             double entries, double entry_bytes) {
   const double bytes = rows * 12 + entries * entry_bytes;
   const auto limit = static_cast<double>(
-      options.memory_limit_bytes != 0 ? options.memory_limit_bytes : memory_bytes());
+      options.memory_limit_bytes != 0 ? options.memory_limit_bytes : memory_limit());
   if (bytes <= limit) return;
   throw Error(ErrorCode::kInvalid,
               fmt::format("{}: about {:.0f} rows with {:.0f} entries need {:.2f} GiB of memory, "
                           "but {:.2f} GiB is the limit. Use fewer rows, or a larger machine",
                           name, rows, entries, bytes / (1 << 30), limit / (1 << 30)));
+}
+
+void Gatherer::reserve_rows(std::size_t rows) {
+  constexpr double kMost = 1 << 26;  // entries; what is larger grows as it comes
+  const double scale = static_cast<double>(rows) / static_cast<double>(data_.rows()) * 1.02;
+  const double entries = static_cast<double>(data_.entries()) * scale;
+  if (scale < 1 || entries > kMost) return;
+  data_.labels.reserve(static_cast<std::size_t>(static_cast<double>(data_.rows()) * scale));
+  data_.row_begin.reserve(data_.labels.capacity() + 1);
+  for (auto* column : {&data_.ids, &data_.fields})
+    if (!column->empty()) column->reserve(static_cast<std::size_t>(entries));
+  data_.values.reserve(static_cast<std::size_t>(entries));
 }
 
 void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total) {

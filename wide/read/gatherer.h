@@ -26,6 +26,8 @@ class Gatherer {
   void add(const TextParser& parser, const Rows& rows);
   // Makes room, after the first `parsed` of `total` bytes of a file.
   void reserve(std::uint64_t parsed, std::uint64_t total);
+  // Makes room for that many rows, which are like those that there are.
+  void reserve_rows(std::size_t rows);
   std::size_t rows() const noexcept { return data_.rows(); }  // not yet taken
   // The rows so far, of which there is one; more may be added.
   Dataset take();
