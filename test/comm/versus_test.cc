@@ -84,6 +84,8 @@ TEST(Comparison, LeavesOutTurnsInWhichSomebodyWasHeldUp) {
   comparison.add(kPoint, kPlainPeer, {0, 8, 50});  // it ran once more
   EXPECT_EQ(comparison.held_up(2, CallKind::kAllReduce, kPlainPeer, 0), 0);
   EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer)->value, 0.5) << "of 0.25 and 0.75";
+  comparison.add(kPoint, kPlainPeer, {0, 6, 50});  // nor does a turn that was good count twice
+  EXPECT_EQ(comparison.ratio(kPoint, kPrivate, kPlainPeer)->value, 0.5);
 }
 
 // Of a peer that was held up whenever it ran its samples say so; it is not beaten.
