@@ -7,6 +7,9 @@
 // rules: steps start by the rules of schedule.h with a window of 8, four pieces run at a time,
 // sends finish at once, a rank reduces and copies at the topology's speeds, one chunk after
 // another, and takes a quarter of TopologyCosts::per_call for each that goes without a message.
+// A reduction without a message reads what it adds first, at the speed of a copy: of a message that
+// is priced as taking it in. Within a host a receiver copies what comes before its turn once more,
+// where all ranks are walked through.
 //
 // If all ranks together have at most kExactSteps steps (all families do up to 64 ranks; trees,
 // halving-doubling and barriers to 2,048 and more), all are walked through, and what is said is

@@ -53,7 +53,16 @@ Duration Prices::work(const Schedule& schedule, const Step& step) const {
       step.kind == Step::kCopy ? costs.copy_bytes_per_second : costs.reduce_bytes_per_second;
   // What is done apart from a message takes a while however short it is.
   const Duration start = step.is_local() ? costs.per_call / kStepsPerCall : Duration{};
-  return start + time_of(bytes_of(schedule, step), speed);
+  const double bytes = bytes_of(schedule, step);
+  // Reductions are priced by what they add to taking a message in; here none is taken in.
+  const bool alone = step.is_local() && step.kind != Step::kCopy;
+  const Duration reading = alone ? time_of(bytes, costs.copy_bytes_per_second) : Duration{};
+  return start + reading + time_of(bytes, speed);
+}
+
+Duration Prices::keeping(int from, int to, double bytes) const {
+  if (!topology_.same_host(from, to)) return {};
+  return time_of(bytes, topology_.costs().copy_bytes_per_second);
 }
 
 double Prices::bytes_of(const Schedule& schedule, const Step& step) const {

@@ -26,6 +26,8 @@ class Prices {
   void join_pieces();
   // How long a rank works on a step itself.
   Duration work(const Schedule& schedule, const Step& step) const;
+  // How long the receiver copies a message that comes before its turn, within a host.
+  Duration keeping(int from, int to, double bytes) const;
   double bytes_of(const Schedule& schedule, const Step& step) const;
   // How long a message occupies the sender's port, if no other rank shares it.
   Duration transfer(const Schedule& schedule, int rank, const Step& step) const;

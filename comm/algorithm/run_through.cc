@@ -103,10 +103,27 @@ class Simulation {
     const int lane = lane_of(event.to, event.piece);
     if (event.kind == Event::kWorked) {
       at(event.to, lane).pending(event.step).done = true;
-    } else {
-      ++arrived(event.from, event.to, event.piece);
+      return advance(event.to, lane);
     }
+    const int before = waiting(event.from, event.to, event.piece);
+    ++arrived(event.from, event.to, event.piece);
     if (lane >= 0) advance(event.to, lane);
+    if (waiting(event.from, event.to, event.piece) <= before) return;
+    traffic_.work(event.to, prices_.keeping(event.from, event.to, event.bytes), now_);
+  }
+
+  // Messages of a piece from one rank that have come to another before their turn.
+  int waiting(int from, int to, int piece) {
+    int count = arrived(from, to, piece);
+    const int lane = lane_of(to, piece);
+    if (lane < 0) return count;
+    Lane& here = at(to, lane);
+    for (int step = here.head; step < here.next; ++step) {
+      const Pending& what = here.pending(step);
+      const bool idle = what.arrived && !what.working && !what.done;
+      count += idle && what.step.is_receive() && what.step.peer == from ? 1 : 0;
+    }
+    return count;
   }
 
   // Does all that a lane of rank r can do now.

@@ -29,7 +29,9 @@ constexpr Duration kSlowTime = milliseconds(5);     // of a burst
 constexpr Duration kLongTime = milliseconds(50);    // even for very few
 constexpr std::size_t kLine = 63;                   // sizes are multiples of one more
 constexpr std::size_t kLargeBytes = 1 << 20;        // of a message, at most
-constexpr std::size_t kSmallBytes = 64;  // of the messages that show the time per message
+constexpr std::size_t kNearBytes = 128 << 10;  // that are in a core's own caches when it copies
+constexpr std::size_t kFarBytes = 2 << 20;     // and that are not
+constexpr std::size_t kSmallBytes = 64;        // of the messages that show the time per message
 
 // Bursts of 1, 2, 4, … messages. The last of them shall take a while.
 struct Bursts {
@@ -325,17 +327,23 @@ HostReading read_host(Communicator& comm, std::uint32_t epoch) {
                               for (int i = 0; i < kCalls; ++i) alone.pass(word);
                             }) /
                  kCalls;
-  std::vector<float> a(std::size_t{32} << 10, 1.0F);
+  std::vector<float> a(kFarBytes / sizeof(float), 1.0F);
   std::vector<float> b(a.size(), 1.0F);
-  const View out(a);
-  const ConstView in{View(b)};
-  const auto bytes = static_cast<double>(out.size_bytes());
-  const double copied =
-      least_time(comm.clock(), [&] { std::memcpy(out.data, in.data, out.size_bytes()); });
-  const double reduced = least_time(comm.clock(), [&] { reduce(out, in.bytes(), ReduceOp::kSum); });
-  reading.copy_bytes_per_second = bytes / copied * 1e9;
-  // Receiving copies; what reducing costs is what it takes beyond that.
-  reading.reduce_bytes_per_second = bytes / std::max(0.1 * copied, reduced - copied) * 1e9;
+  const auto copied = [&](std::size_t bytes) {
+    return least_time(comm.clock(), [&] { std::memcpy(a.data(), b.data(), bytes); });
+  };
+  const auto reduced = [&](std::size_t bytes) {
+    const View out{std::span(a).first(bytes / sizeof(float))};
+    return least_time(comm.clock(), [&] {
+      reduce(out, std::as_bytes(std::span(b).first(out.count)), ReduceOp::kSum);
+    });
+  };
+  reading.copy_bytes_per_second = kNearBytes / copied(kNearBytes) * 1e9;
+  // Receiving copies, from what another core has written; what reducing costs is what it takes
+  // beyond that.
+  const double taken = copied(kFarBytes);
+  const double more = std::max(0.1 * taken, reduced(kFarBytes) - taken);
+  reading.reduce_bytes_per_second = kFarBytes / more * 1e9;
   return reading;
 }
 

@@ -143,6 +143,51 @@ TEST(Cost, OfHalvingDoublingIsTheTextbooks) {
   }
 }
 
+// All four chunks have 1,000 bytes; rank 0 sends one, which is there after some us.
+Duration cost_of(Schedule (*make)(const Shape&), const std::vector<int>& hosts) {
+  const Link link{microseconds(10), 1e9};
+  const TopologyCosts costs{.within = link,
+                            .between = link,
+                            .reduce_bytes_per_second = 5e5,
+                            .copy_bytes_per_second = 1e6};
+  return cost({"test", make}, {.kind = CallKind::kAllReduce, .bytes = 4'000},
+              Topology::hosts(hosts, costs));
+}
+constexpr Step kArrives{Step::kRecv, 0, 0, 1};
+
+// A copy keeps the message waiting, which is copied aside before the next copy; between hosts the
+// network keeps it.
+TEST(Cost, OfAMessageBeforeItsTurnIsACopyMore) {
+  const auto late = [](const Shape& shape) {
+    return shape.rank == 0
+               ? Schedule::from_steps(4, {{Step::kSend, 1, 0, 1}})
+               : Schedule::from_steps(
+                     4, {{Step::kCopy, 0, 1, 1, 0}, kArrives, {Step::kCopy, 0, 0, 1, 2}});
+  };
+  const auto in_turn = [](const Shape& shape) {
+    return shape.rank == 0
+               ? Schedule::from_steps(4, {{Step::kSend, 1, 0, 1}})
+               : Schedule::from_steps(
+                     4, {kArrives, {Step::kCopy, 0, 0, 1, 2}, {Step::kCopy, 0, 2, 1, 3}});
+  };
+  EXPECT_NEAR(to_seconds(cost_of(late, {0, 0})), 3e-3, 3e-5);
+  EXPECT_NEAR(to_seconds(cost_of(late, {0, 1})), 2e-3, 3e-5);
+  EXPECT_NEAR(to_seconds(cost_of(in_turn, {0, 0})), 2e-3, 3e-5);
+}
+
+TEST(Cost, OfAReductionWithoutAMessageIsThatOfReadingToo) {
+  const auto alone = [](const Shape& shape) {
+    return shape.rank == 0 ? Schedule::from_steps(4, {{Step::kSend, 1, 0, 1}})
+                           : Schedule::from_steps(4, {kArrives, {Step::kReduce, 0, 0, 1, 2}});
+  };
+  const auto with = [](const Shape& shape) {
+    return shape.rank == 0 ? Schedule::from_steps(4, {{Step::kSend, 1, 0, 1}})
+                           : Schedule::from_steps(4, {{Step::kRecvReduce, 0, 0, 1}});
+  };
+  EXPECT_NEAR(to_seconds(cost_of(alone, {0, 0})), 3e-3, 3e-5);
+  EXPECT_NEAR(to_seconds(cost_of(with, {0, 0})), 2e-3, 3e-5);
+}
+
 TEST(Cost, OfOneRankIsNothing) {
   for (const Algorithm& family : algorithms_of(CallKind::kAllReduce)) {
     EXPECT_EQ(all_reduce_cost(family, 1 << 20, textbook(1)), Duration::zero());
