@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <isa-l/igzip_lib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -18,38 +18,48 @@ namespace {
 
 constexpr std::size_t kPackedBytes = std::size_t{1} << 18;
 
+// By ISA-L, which takes a third of the time that zlib does.
 class Gzip final : public Unpacker {
  public:
   Gzip() {
-    if (inflateInit2(&stream_, 15 + 16) != Z_OK) throw std::bad_alloc();
+    isal_inflate_init(&state_);
+    state_.crc_flag = ISAL_GZIP;
   }
-  ~Gzip() override { inflateEnd(&stream_); }
-  Gzip(const Gzip&) = delete;
-  Gzip& operator=(const Gzip&) = delete;
 
   Step unpack(const char* in, std::size_t n, char* out, std::size_t room) override {
-    if (complete_) {  // another member follows
-      inflateReset(&stream_);
-      complete_ = false;
+    if (complete()) {  // another member follows
+      isal_inflate_reset(&state_);
+      state_.crc_flag = ISAL_GZIP;
     }
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in));
-    stream_.avail_in = static_cast<uInt>(n);
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(room);
-    const int result = inflate(&stream_, Z_NO_FLUSH);
-    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
-      throw Error(ErrorCode::kInvalid,
-                  fmt::format("gzip data is damaged ({})",
-                              stream_.msg != nullptr ? stream_.msg : "no header"));
+    state_.next_in = reinterpret_cast<std::uint8_t*>(const_cast<char*>(in));
+    state_.avail_in = static_cast<std::uint32_t>(n);
+    state_.next_out = reinterpret_cast<std::uint8_t*>(out);
+    state_.avail_out = static_cast<std::uint32_t>(room);
+    const int result = isal_inflate(&state_);
+    if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW) {
+      throw Error(ErrorCode::kInvalid, fmt::format("gzip data is damaged ({})", what(result)));
     }
-    complete_ = result == Z_STREAM_END;
-    return {n - stream_.avail_in, room - stream_.avail_out};
+    return {n - state_.avail_in, room - state_.avail_out};
   }
-  bool complete() const override { return complete_; }
+  bool complete() const override { return state_.block_state == ISAL_BLOCK_FINISH; }
 
  private:
-  z_stream stream_{};
-  bool complete_ = false;
+  static const char* what(int result) {
+    switch (result) {
+      case ISAL_INVALID_WRAPPER:
+        return "no header";
+      case ISAL_UNSUPPORTED_METHOD:
+        return "unknown method";
+      case ISAL_INCORRECT_CHECKSUM:
+        return "its checksum differs";
+      case ISAL_INVALID_LOOKBACK:
+        return "refers to bytes before its beginning";
+      default:
+        return "no code of deflate";
+    }
+  }
+
+  inflate_state state_{};
 };
 
 class Zstd final : public Unpacker {

@@ -1,0 +1,140 @@
+// Shows that compressed files, several files and any number of threads give the same rows, and that
+// files that were cut or damaged are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "comm/error.h"
+#include "wide/reader.h"
+
+namespace motley::wide {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "motley_columns_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+    for (int i = 0; i < 100'000; ++i) {
+      text_ += std::to_string(i % 2) + " " + std::to_string(i % 977) + ":1 " +
+               std::to_string(1000 + i % 31) + ":0.5\n";
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    return folder_ + "/" + name;
+  }
+  std::string gzip(const std::string& bytes) const {
+    const std::string path = folder_ + "/scratch.gz";
+    const gzFile file = gzopen(path.c_str(), "wb1");
+    gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+    gzclose(file);
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static std::string zstd(const std::string& bytes) {
+    std::string out(ZSTD_compressBound(bytes.size()), '\0');
+    out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
+    return out;
+  }
+  static void expect_same(const Dataset& a, const Dataset& b) {
+    EXPECT_TRUE(a.ids == b.ids && a.values == b.values && a.labels == b.labels &&
+                a.row_begin == b.row_begin && a.fields == b.fields);
+  }
+
+  std::string folder_;
+  std::string text_;
+};
+
+TEST_F(Files, GiveTheSameRowsInEveryWay) {
+  const Dataset all = parse_text(text_, "t");
+  const std::size_t half = text_.find('\n', text_.size() / 2) + 1;
+  const std::string a = write("a", text_.substr(0, half));
+  const std::string b = write("b", text_.substr(half));
+  for (const int threads : {1, 3}) {
+    expect_same(read_file(write("plain", text_), {.threads = threads}), all);
+    expect_same(read_file(write("gz", gzip(text_)), {.threads = threads}), all);
+    expect_same(read_file(write("zst", zstd(text_)), {.threads = threads}), all);
+    expect_same(read_files({a, b}, {.threads = threads}), all);
+  }
+  // Members one after the other, as `cat a.gz b.gz` makes them.
+  expect_same(read_file(write("gz2", gzip(text_.substr(0, half)) + gzip(text_.substr(half)))), all);
+  expect_same(read_file(write("zst2", zstd(text_.substr(0, half)) + zstd(text_.substr(half)))),
+              all);
+}
+
+// Errors are those of one thread, wherever the piece with the bad line begins.
+TEST_F(Files, NameTheFirstBadLineOnAnyNumberOfThreads) {
+  std::string bad = text_;
+  bad += "1 x:1\n" + text_ + "1 y:1\n";
+  const std::string path = write("bad", bad);
+  for (const int threads : {1, 2, 5}) {
+    try {
+      read_file(path, {.threads = threads});
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("bad:100001: \"x:1\"")) << threads;
+    }
+  }
+}
+
+TEST_F(Files, ThatAreCutOrDamagedWhileCompressedAreRefused) {
+  for (std::string bytes : {gzip(text_), zstd(text_)}) {
+    const std::string cut = write("cut", bytes.substr(0, bytes.size() / 2));
+    const std::string late = write("late", bytes.substr(0, bytes.size() - 1));
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
+    const std::string flipped = write("flipped", bytes);
+    for (const std::string& path : {cut, late, flipped}) {
+      try {
+        read_file(path);
+        FAIL() << "no error";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::kInvalid);
+        EXPECT_THAT(e.what(), HasSubstr(path));
+      }
+    }
+  }
+}
+
+// Its header, and the checksum and size at its end. What follows a member must be one.
+TEST_F(Files, OfGzipAreCheckedToTheirEnds) {
+  const std::string whole = gzip(text_);
+  const auto refused = [this](const std::string& bytes) {
+    try {
+      read_file(write("bad", bytes));
+      return std::string("no error");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  for (const std::size_t at : {std::size_t{2}, whole.size() - 8, whole.size() - 1}) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    EXPECT_THAT(refused(bytes), HasSubstr("gzip data is damaged")) << at;
+  }
+  EXPECT_THAT(refused(whole + "1 1:1\n0 2:1\n"), HasSubstr("gzip data is damaged (no header)"));
+  for (const std::size_t left : {4, 9, 11, 18}) {
+    EXPECT_THAT(refused(whole + whole.substr(0, left)), HasSubstr("truncated")) << left;
+  }
+}
+
+TEST_F(Files, MayHaveWeightsBesideThem) {
+  Dataset data = parse_text("1 1:1\n0 2:1\n", "t");
+  read_weights(write("w", "2\n0.5\n"), data);
+  EXPECT_THAT(data.weights, ElementsAre(2, 0.5f));
+  EXPECT_THROW(read_weights(write("w", "2\n"), data), Error);
+  EXPECT_THROW(read_weights(write("w", "2\n-1\n"), data), Error);
+}
+
+}  // namespace
+}  // namespace motley::wide
