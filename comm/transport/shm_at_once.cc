@@ -42,13 +42,19 @@ bool ShmTeam::show_early(const ShmRun& run, const TeamCall& call) noexcept {
 void ShmTeam::fetch_ahead(const ShmRun& run) const noexcept {
   const Fingerprint& call = run.call.fingerprint;
   const std::size_t all = run.call.in.size_bytes();
-  if (all <= ShmSeat::kLineBytes) return;
+  if (all <= ShmSeat::kOneLineBytes) return;
+  const bool in_line = all <= ShmSeat::kLineBytes;
   const bool parts = gives_each(call.kind) || call.kind == CallKind::kReduceScatter;
   const std::size_t bytes = parts ? all / static_cast<std::size_t>(run.size) : all;
   const std::size_t begin = parts ? static_cast<std::size_t>(run.me) * bytes : 0;
   for (const ShmRun::Member& member : run.members) {
     if (member.rank == rank_) continue;
-    const std::byte* const from = peer(member.rank).board->more[run.hint] + begin;
+    const ShmBoard& board = *peer(member.rank).board;
+    if (in_line) {
+      __builtin_prefetch(board.seats[run.hint].line + ShmSeat::kOneLineBytes);
+      continue;
+    }
+    const std::byte* const from = board.more[run.hint] + begin;
     for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
   }
 }

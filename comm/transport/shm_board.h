@@ -24,9 +24,11 @@ namespace motley {
 inline constexpr std::size_t kLinePair = 2 * kCacheLine;
 
 struct ShmSeat {
-  static constexpr std::size_t kLineBytes = 52;
+  static constexpr std::size_t kOneLineBytes = 52;
+  static constexpr std::size_t kLineBytes = kOneLineBytes + kCacheLine;
 
-  // key, ticket and up to 52 bytes of data come in one transfer between cores.
+  // key, ticket and up to 52 bytes of data come in one transfer between cores. The second line of
+  // the pair has what is more, and comes at the same time where it is asked for beforehand.
   alignas(kLinePair) std::atomic<std::uint64_t> key;  // written last; 0: empty
   std::atomic<std::uint32_t> ticket;  // grows with every call of this board; never 0
   std::byte line[kLineBytes];

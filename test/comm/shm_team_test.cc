@@ -49,11 +49,12 @@ template <class T>
 class ShmTeamTypes : public testing::Test {};
 TYPED_TEST_SUITE(ShmTeamTypes, test::ElementTypes);
 
-// Less than a vector, a line to the brim and one element more (52 bytes), slots, vectors with a
-// rest, and every larger way.
+// Less than a vector, one line and two to the brim and one element more (52, 116 bytes), slots,
+// vectors with a rest, and every larger way.
 TYPED_TEST(ShmTeamTypes, ReducesEveryTypeWithEveryOperation) {
   run_team(3, [](Communicator& comm) {
-    for (const std::size_t n : {0, 1, 6, 7, 13, 14, 26, 27, 52, 53, 1000, 4097, 300'001}) {
+    for (const std::size_t n :
+         {0, 1, 6, 7, 13, 14, 26, 27, 29, 30, 52, 53, 58, 59, 1000, 4097, 300'001}) {
       test::expect_every_operation<TypeParam>(comm, n);
     }
   });
@@ -88,7 +89,8 @@ TYPED_TEST(ShmTeamTypes, AddsWhatEveryRankHasTimesItsWeight) {
         EXPECT_EQ(wrong - data.begin(), static_cast<std::ptrdiff_t>(data.size()));
       };
       const TypeParam terms[] = {TypeParam(2.f), TypeParam(4.f), TypeParam(8.f)};
-      for (const std::size_t n : {0, 1, 5, 6, 11, 12, 22, 23, 1000, 4097, 300'001}) {
+      for (const std::size_t n :
+           {0, 1, 5, 6, 11, 12, 13, 14, 22, 23, 27, 28, 1000, 4097, 300'001}) {
         const std::vector<TypeParam> in(3 * n, terms[me]);
         std::vector<TypeParam> out(3 * n), block(n);
         comm.all_reduce(in, out, ReduceOp::kWeightedSum, options).wait();
