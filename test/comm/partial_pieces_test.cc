@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "comm/partial_reduce.h"
 #include "test/comm/partial_ranks.h"
@@ -153,6 +155,37 @@ TEST(PartialPieces, AreAveragedAgainWithoutAMemberThatDies) {
         counted = true;
         ++satisfied;
       }
+    }
+    EXPECT_TRUE(counted);
+  });
+}
+
+// Partial scenario 42: rank 2 ends, in good order, while its group has some pieces averaged and
+// waits for others. Neither it nor the others are held up by that, though an average has 20 s.
+TEST(PartialPieces, PartialScenario42EndsWithinTwoSecondsWhileAGroupIsInFlight) {
+  constexpr double kBound = 2;
+  std::atomic<double> ended{0};
+  std::atomic<int> satisfied{0};
+  const auto now = [] { return to_seconds(Clock::real().now().time_since_epoch()); };
+  run(3, [&](Communicator& comm, LocalControl&) {
+    const std::vector<float> of_all = mean_of_all(comm);
+    std::optional<PartialReducer> reducer(std::in_place, comm, kInPieces);
+    std::vector<float> model(kElements);
+    bool counted = false;
+    for (int step = 0; satisfied < 2 && step < 2000; ++step) {
+      const bool under_way = make_step(comm, *reducer, model, step);
+      if (comm.rank() == 2 && under_way) {
+        ended = now();
+        reducer.reset();
+        EXPECT_LT(now() - ended, kBound);
+        return;
+      }
+      const PartialResult result = reducer->finish();
+      expect_mean(model, result, of_all);
+      if (ended == 0 || result.group.back() == 2 || counted) continue;
+      EXPECT_LT(now() - ended, kBound);
+      counted = true;
+      ++satisfied;
     }
     EXPECT_TRUE(counted);
   });

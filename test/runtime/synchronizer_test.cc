@@ -69,7 +69,7 @@ class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, int>
   int size() const { return std::get<1>(GetParam()); }
 };
 
-// Scenarios 5, 7, 40, 41. Who finishes early is not waited for, and all end with one model: the
+// Partial scenarios 5, 7, 41. Who finishes early is not waited for, and all end with one model: the
 // mean of what all did; or, where all step together, what those did that were still there.
 TEST_P(EveryMethod, EndsWithTheRightModelAfterUnevenSteps) {
   if (method() == "none") GTEST_SKIP() << "averages nothing";
@@ -108,7 +108,7 @@ TEST(Synchronizers, AverageModelsThatAreAsLargeAsCanBe) {
   });
 }
 
-// Scenario 24: nothing of averages is left.
+// Partial scenario 24: nothing of averages is left.
 TEST_P(EveryMethod, TrainsAloneLikeNobody) {
   run_local(1, [&](Communicator& comm) {
     EXPECT_EQ(trained(comm, method(), [](int) { return 0.1; }), 1 + 0.1 + 0.1 + 0.1);
@@ -151,9 +151,9 @@ INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod,
                                   std::to_string(std::get<1>(test.param)) + "_ranks";
                          });
 
-// Scenario 19: a loss that is averaged along with the model is the mean over those that were there.
-// Rank 2 makes one step; the others' losses do not jump by its share.
-TEST(Synchronizers, Scenario19MeansCountWhoIsThere) {
+// Partial scenario 19: a loss that is averaged along with the model is the mean over those that
+// were there. Rank 2 makes one step; the others' losses do not jump by its share.
+TEST(Synchronizers, PartialScenario19MeansCountWhoIsThere) {
   for (const char* method : {"all_reduce", "local_sgd", "partial_reduce"}) {
     run_local(3, [&](Communicator& comm) {
       SynchronizerOptions options = kOptions;
@@ -227,7 +227,7 @@ TEST(BackupWorkers, AveragesTheFirstAndDropsTheLate) {
   EXPECT_EQ(brought.model(), 10);
 }
 
-// Scenario 7.
+// Partial scenario 7.
 TEST(BackupWorkers, WaitsForNoMoreThanThereAre) {
   Brought brought(make_backup_server(3, 1));
   EXPECT_THAT(brought.server->leave(0), IsEmpty());
@@ -360,18 +360,6 @@ TEST(Synchronizers, RefuseWhatTheyCannotDo) {
       expect_invalid([&] { synchronizer->average(model, 0); });
     }
   });
-}
-
-// A worker that throws leaves no thread behind, and one that is waited for ends soon (scenario 42).
-TEST(Synchronizers, EndInTheMiddle) {
-  for (const std::string& method : synchronizer_names()) {
-    run_local(3, [&](Communicator& comm) {
-      const auto synchronizer = make_synchronizer(method, comm, kOptions);
-      std::vector<double> model(10);
-      synchronizer->begin(model);
-      comm.barrier().wait();
-    });
-  }
 }
 
 }  // namespace
