@@ -43,8 +43,8 @@ TEST(Matchmaker, GroupsTheFirstWhoCome) {
   EXPECT_THAT(m.next(), ElementsAre(0, 3));
 }
 
-// Scenarios 5 and 45: fewer are left than a group wants.
-TEST(Matchmaker, Scenario5And45ShrinksToThoseThatAreLeft) {
+// Partial scenarios 5 and 45: fewer are left than a group wants.
+TEST(Matchmaker, PartialScenario5And45ShrinksToThoseThatAreLeft) {
   Matches m({.group_size = 4});
   m.matchmaker.retire(3);
   m.ready({2, 0});
@@ -58,8 +58,8 @@ TEST(Matchmaker, Scenario5And45ShrinksToThoseThatAreLeft) {
   EXPECT_THAT(m.next(), IsEmpty());
 }
 
-// Scenario 1: fewer are left than a group wants; then others come, and it is as before.
-TEST(Matchmaker, Scenario1GrowsAgainWhenOthersCome) {
+// Partial scenario 1: fewer are left than a group wants; then others come, and it is as before.
+TEST(Matchmaker, PartialScenario1GrowsAgainWhenOthersCome) {
   Matches m({.group_size = 3});
   m.matchmaker.retire(2);
   m.matchmaker.retire(3);
@@ -73,8 +73,8 @@ TEST(Matchmaker, Scenario1GrowsAgainWhenOthersCome) {
   EXPECT_THAT(m.next(9), ElementsAre(0, 1, 3));
 }
 
-// Scenario 7: 64 workers want groups of 60, and 27 have run out of data.
-TEST(Matchmaker, Scenario7GoesOnWhenManyHaveRunOut) {
+// Partial scenario 7: 64 workers want groups of 60, and 27 have run out of data.
+TEST(Matchmaker, PartialScenario7GoesOnWhenManyHaveRunOut) {
   Matches m({.group_size = 60}, 64);
   for (int rank = 0; rank < 27; ++rank) m.matchmaker.retire(rank);
   for (int rank = 27; rank < 63; ++rank) m.ready({rank});
@@ -83,8 +83,8 @@ TEST(Matchmaker, Scenario7GoesOnWhenManyHaveRunOut) {
   EXPECT_THAT(m.next(), SizeIs(37));
 }
 
-// Scenario 15.
-TEST(Matchmaker, Scenario15NeverGroupsTheDead) {
+// Partial scenario 15.
+TEST(Matchmaker, PartialScenario15NeverGroupsTheDead) {
   Matches m;
   m.ready({0, 1});
   m.matchmaker.retire(0);
@@ -353,9 +353,9 @@ TEST(GroupTable, AdoptsWhatAnotherControllerFormed) {
   EXPECT_FALSE(next.adopt({.id = old.id + 1, .epoch = 1}, {1, 2}));  // 1 is in another group
 }
 
-// Scenario 22: no limit is a guess. It follows what averages took, of groups of the same size; and
-// should all have become slower at once, attempts after the first find out.
-TEST(Patience, Scenario22FollowsWhatAveragesTook) {
+// Partial scenario 22: no limit is a guess. It follows what averages took, of groups of the same
+// size; and should all have become slower at once, attempts after the first find out.
+TEST(Patience, PartialScenario22FollowsWhatAveragesTook) {
   Patience patience(seconds(0.2));
   for (int i = 0; i < 7; ++i) patience.took(3, seconds(1));
   EXPECT_EQ(patience.limit(3, 0), std::nullopt);  // too few are known

@@ -95,7 +95,7 @@ TEST_F(Membership, Scenario30AStaleMemberDoesNotBlockTheNextMatch) {
 
 // Everybody learns of a silent rank once its lease is over, an eighth later at most, and of no
 // other.
-TEST_F(Membership, Scenario14And30ASilentRankIsGivenUpInTime) {
+TEST_F(Membership, PartialScenario14AndScenario30ASilentRankIsGivenUpInTime) {
   join({0, 1, 2, 3});
   pass(kLease - kHeartbeat, {0, 1, 2});
   EXPECT_THAT(take(MessageType::kLost), IsEmpty());
@@ -159,9 +159,10 @@ TEST_F(Membership, Scenario30ANewcomerLeavesARunningGroupAlone) {
   EXPECT_THAT(next[0].second.ranks, ElementsAre(2, 3));
 }
 
-// Scenarios 16 and 31: a controller is started in the place of one that died. It asks who is there,
-// counts on from their epoch, hears how their group ended, and takes no word of the old epoch.
-TEST_F(Membership, Scenario16And31ARestartedControllerIsToldWhatItMustKnow) {
+// Partial scenarios 16 and 31: a controller is started in the place of one that died. It asks who
+// is there, counts on from their epoch, hears how their group ended, and takes no word of the old
+// epoch.
+TEST_F(Membership, PartialScenario16And31ARestartedControllerIsToldWhatItMustKnow) {
   join({0, 1, 2, 3});
   for (int rank = 0; rank < kSize; ++rank) ready(rank, 4);
   const GroupTag tag = take(MessageType::kGroup).at(0).second.tag;
@@ -219,9 +220,10 @@ TEST_F(Membership, Scenario16And31ARestartedControllerIsToldWhatItMustKnow) {
   }
 }
 
-// Scenario 29: a process that is started again with the rank of one that lived, or died, is told
-// that the rank is taken; nothing that is meant for one reaches the other, and the others go on.
-TEST_F(Membership, Scenario29ARankThatComesAgainIsAnotherProcess) {
+// Partial scenario 29: a process that is started again with the rank of one that lived, or died, is
+// told that the rank is taken; nothing that is meant for one reaches the other, and the others go
+// on.
+TEST_F(Membership, PartialScenario29ARankThatComesAgainIsAnotherProcess) {
   join({0, 1});
   const auto come_again = [&] {
     core.on_message("id1 again", {.type = MessageType::kHello, .rank = 1, .count = kSize}, now);
@@ -245,7 +247,7 @@ TEST_F(Membership, Scenario29ARankThatComesAgainIsAnotherProcess) {
 }
 
 // What the controller counts, and who is slow (scenario 43).
-TEST_F(Membership, Scenario43MetricsTellWhoIsSlowAndWhyGroupsWereAborted) {
+TEST_F(Membership, PartialScenario43MetricsTellWhoIsSlowAndWhyGroupsWereAborted) {
   join({0, 1, 2, 3});
   for (int round = 0; round < 5; ++round) {
     for (const int rank : {0, 1, 2, 3}) {
@@ -311,7 +313,7 @@ void run_all_subsets(Matchmaker& matchmaker, GroupTable& table, TimePoint& now) 
 }
 
 // Sanitizers have their own malloc, and these bytes are 0 under them.
-TEST(Subsets, Scenario10And32AllOfThemLeaveNothingBehind) {
+TEST(Subsets, PartialScenario10AndScenario32AllOfThemLeaveNothingBehind) {
   Matchmaker matchmaker(8);
   GroupTable table(1);
   TimePoint now(seconds(100));

@@ -21,7 +21,7 @@ using testing::ElementsAre;
 
 // Scenario 32: rank 3 gets into a group and then dies without a word to its peers, after the match
 // and before any data.
-TEST(PartialReduce, Scenario6And18And32RetriesWithTheSurvivorsOfAGroup) {
+TEST(PartialReduce, PartialScenario6And18AndScenario32RetriesWithTheSurvivorsOfAGroup) {
   run(4, [](Communicator& comm, LocalControl& control) {
     if (comm.rank() == 3) {
       comm.control()->ready(0, note_of(4), Clock::real().now() + seconds(20));
@@ -180,7 +180,7 @@ TEST(PartialReduce, TimesOutAndMayBeUsedAgain) {
   });
 }
 
-TEST(PartialReduce, Scenario9RefusesModelsOfDifferentSizes) {
+TEST(PartialReduce, PartialScenario9RefusesModelsOfDifferentSizes) {
   run(
       2,
       [](Communicator& comm, LocalControl&) {
@@ -259,7 +259,7 @@ TEST(PartialReduce, Invariant4HealsAMemberThatMissedTheAverage) {
 // a model on the way, which is an error there and not the end of the others (scenarios 33 and 34).
 class PartialReduceProcesses : public testing::TestWithParam<const char*> {};
 
-TEST_P(PartialReduceProcesses, Scenario2And33And34GoOnWhenOneIsKilled) {
+TEST_P(PartialReduceProcesses, PartialScenario2And33And34GoOnWhenOneIsKilled) {
   const bool between_hosts = GetParam() != std::string("shm");
   if (between_hosts && version_text().find("UCX not in this build") != std::string::npos) {
     GTEST_SKIP() << "UCX is not in this build";

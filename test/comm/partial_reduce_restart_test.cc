@@ -16,7 +16,7 @@ using testing::Each;
 using testing::ElementsAre;
 
 // A rank that comes back, or comes late, takes the average of the others and counts nothing.
-TEST(PartialReduce, Scenario3ALateRankTakesTheStateOfOthers) {
+TEST(PartialReduce, PartialScenario3ALateRankTakesTheStateOfOthers) {
   std::atomic<bool> joined{false};
   run(3, [&](Communicator& comm, LocalControl&) {
     PartialReducer reducer(comm, {.group_size = 2});
@@ -35,8 +35,8 @@ TEST(PartialReduce, Scenario3ALateRankTakesTheStateOfOthers) {
   });
 }
 
-// Scenario 24: one rank, with and without a controller, is local training bit for bit.
-TEST(PartialReduce, Scenario24OneRankTrainsAlone) {
+// Partial scenario 24: one rank, with and without a controller, is local training bit for bit.
+TEST(PartialReduce, PartialScenario24OneRankTrainsAlone) {
   run(1, [](Communicator& comm, LocalControl&) {
     PartialReducer reducer(comm, {.group_size = 2});
     std::vector<float> model = {0.1f, -0.0f, std::nanf("")};
@@ -46,9 +46,9 @@ TEST(PartialReduce, Scenario24OneRankTrainsAlone) {
   });
 }
 
-// Scenario 31: the controller dies; ranks step on alone, a few times, and wait for it then. One is
-// started in its place, at the same address, and they average again.
-TEST(PartialReduce, Scenario31GoesOnWithoutTheControllerUntilItIsBack) {
+// Partial scenario 31: the controller dies; ranks step on alone, a few times, and wait for it then.
+// One is started in its place, at the same address, and they average again.
+TEST(PartialReduce, PartialScenario31GoesOnWithoutTheControllerUntilItIsBack) {
   constexpr int kSize = 3;
   const ControllerOptions options{.size = kSize, .token = "t", .lease = seconds(0.3)};
   auto controller = std::make_unique<ControllerServer>(options);
@@ -102,7 +102,7 @@ TEST(PartialReduce, Scenario31GoesOnWithoutTheControllerUntilItIsBack) {
 
 // The controller dies and a standby takes its place, which ranks find by themselves: they step on
 // alone meanwhile, and then all average again, in groups of a later epoch.
-TEST(PartialReduce, Scenario31AStandbyTakesOver) {
+TEST(PartialReduce, PartialScenario31AStandbyTakesOver) {
   constexpr int kSize = 3;
   ControllerOptions options{.size = kSize, .token = "t", .lease = seconds(0.3)};
   auto first = std::make_unique<ControllerServer>(options);
@@ -144,7 +144,7 @@ TEST(PartialReduce, Scenario31AStandbyTakesOver) {
 }
 
 // The controller does not come back: an error that names it, after the time that the caller gave.
-TEST(PartialReduce, Scenario31SaysSoWhenTheControllerDoesNotComeBack) {
+TEST(PartialReduce, PartialScenario31SaysSoWhenTheControllerDoesNotComeBack) {
   auto controller = std::make_unique<ControllerServer>(
       ControllerOptions{.size = 2, .token = "t", .lease = seconds(0.2)});
   const std::string address = controller->address();

@@ -21,7 +21,7 @@ using testing::Each;
 using testing::ElementsAre;
 
 // A rank is gone before its first average: nobody waits for it longer than for the word of that.
-TEST(PartialReduce, Scenario13APeerIsGoneBeforeItsFirstAverage) {
+TEST(PartialReduce, PartialScenario13APeerIsGoneBeforeItsFirstAverage) {
   run(3, [&](Communicator& comm, LocalControl& control) {
     if (comm.rank() == 2) return control.report_lost(2, "the test ended it");
     PartialReducer reducer(comm, {.group_size = 3});
@@ -33,7 +33,7 @@ TEST(PartialReduce, Scenario13APeerIsGoneBeforeItsFirstAverage) {
 
 // A call that timed out has done with the caller's memory, whatever comes later: sanitizers would
 // see it.
-TEST(PartialReduce, Scenario32MemoryOfACallThatTimedOutIsTheCallers) {
+TEST(PartialReduce, PartialScenario32MemoryOfACallThatTimedOutIsTheCallers) {
   std::atomic<bool> freed{false};
   run(2, [&](Communicator& comm, LocalControl&) {
     const TimePoint deadline = Clock::real().now() + seconds(20);
@@ -63,8 +63,9 @@ TEST(PartialReduce, Scenario32MemoryOfACallThatTimedOutIsTheCallers) {
   });
 }
 
-// Scenario 26: no port is looked for and then bound: many at once all get one of the kernel's.
-TEST(Control, Scenario26ManyControllersListenAtOnce) {
+// Partial scenario 26: no port is looked for and then bound: many at once all get one of the
+// kernel's.
+TEST(Control, PartialScenario26ManyControllersListenAtOnce) {
   constexpr std::size_t kMany = 16;
   std::vector<std::string> addresses(kMany);
   std::vector<std::unique_ptr<ControllerServer>> servers(kMany);
@@ -81,7 +82,7 @@ TEST(Control, Scenario26ManyControllersListenAtOnce) {
 
 // What comes of attempts that were given up is thrown away, and does not add up. Sanitizers have
 // their own malloc, and these bytes are 0 under them.
-TEST(PartialReduce, Scenario35MessagesOfAbortedAttemptsLeaveNothingBehind) {
+TEST(PartialReduce, PartialScenario35MessagesOfAbortedAttemptsLeaveNothingBehind) {
   constexpr std::uint64_t kAttempts = 300;
   std::atomic<std::size_t> early{0}, late{0};
   run(2, [&](Communicator& comm, LocalControl&) {

@@ -74,7 +74,7 @@ TEST(StateExchange, GivesAJoinerWhatIsShared) {
   });
 }
 
-TEST(StateExchange, Scenario8NamesOnEveryWorkerTheItemThatDiffers) {
+TEST(StateExchange, PartialScenario8NamesOnEveryWorkerTheItemThatDiffers) {
   run_local(3, [](Communicator& comm) {
     Worker worker(comm.rank());
     State other;

@@ -1,5 +1,5 @@
 // Workers average momentum, moments, counters and running statistics together with parameters, by
-// all methods that mix; the numbers are those of a reference. Scenarios 37 and 38.
+// all methods that mix; the numbers are those of a reference. Partial scenarios 37, 38.
 #include "runtime/state_sync.h"
 
 #include <gmock/gmock.h>

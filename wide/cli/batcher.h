@@ -60,7 +60,6 @@ class Batcher {
   void work();
   Batch next_batch();
   void answer(Batch& batch) const;
-  void answer_each(Batch& batch) const;
 
   const Predict predict_;
   const Options options_;
