@@ -33,7 +33,7 @@ class Batches : public testing::Test {
               std::vector<float> out;
               for (const std::uint32_t id : rows.ids) {
                 if (id == 666) throw std::runtime_error("666 is bad");
-                out.push_back(static_cast<float>(id));
+                out.push_back(static_cast<float>(id) + (rows.recipe.empty() ? 0 : 1000));
               }
               return out;
             },
@@ -48,9 +48,12 @@ class Batches : public testing::Test {
     }
     return data;
   }
-  std::future<Batcher::Answer> ask(std::initializer_list<std::uint32_t> ids) {
+  std::future<Batcher::Answer> ask(std::initializer_list<std::uint32_t> ids,
+                                   const char* recipe = "") {
+    Dataset data = rows(ids);
+    data.recipe = recipe;
     return std::async(std::launch::async,
-                      [this, data = rows(ids)] { return batcher_.predict(data, kLong); });
+                      [this, data = std::move(data)] { return batcher_.predict(data, kLong); });
   }
   // Until a first request keeps the batcher busy; all that come later wait.
   std::future<Batcher::Answer> hold() {
@@ -137,6 +140,19 @@ TEST_F(Batches, OfWhichOneIsBadAnswerTheOthers) {
   const Batcher::Answer bad = third.get();
   EXPECT_EQ(bad.kind, Kind::kBad);
   EXPECT_EQ(bad.error, "666 is bad");
+}
+
+// Ids of one would be taken for those of the other.
+TEST_F(Batches, AreOfRowsThatWereReadAlike) {
+  auto first = hold();
+  auto second = ask({2});
+  await(1);
+  auto third = ask({3}, "csv 32 44 1 ");
+  await(2);
+  let_go();
+  EXPECT_EQ(first.get().kind, Kind::kOk);
+  EXPECT_THAT(second.get().predictions, ElementsAre(2));
+  EXPECT_THAT(third.get().predictions, ElementsAre(1003));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Shows that the engine for devices has the CPU's gradients, and learns what the CPU learns: by
 // batches the same but for rounding, with the same bits for any grid; row by row as much. In the
 // emulator, or on a device.
+#include "comm/device.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +14,8 @@
 #include "test/wide/skewed_rows.h"
 #include "wide/auc.h"
 #include "wide/device/engine.h"
+#include "wide/kernel/kernels.h"
+#include "wide/lane.h"
 #include "wide/reader.h"
 #include "wide/trainer.h"
 
@@ -70,7 +74,13 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(sum / norm);
 }
 
-class DeviceEngine : public testing::TestWithParam<Case> {};
+class DeviceEngineOn : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count() == 0) GTEST_SKIP() << "no GPU, or no CUDA in this build";
+  }
+};
+class DeviceEngine : public DeviceEngineOn, public testing::WithParamInterface<Case> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceEngine,
                          testing::Values(Case{ModelKind::kLogistic, 1}, Case{ModelKind::kSvm, 1},
                                          Case{ModelKind::kFm, 4}, Case{ModelKind::kFm, 7},
@@ -154,6 +164,26 @@ TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
   }
 }
 
+// Steps of SGD grow with the rows that they sum up: the hottest slots make one after so many rows
+// within a tile. Where all are hottest, each is a batch's.
+TEST_P(DeviceEngine, StepsTheHottestMoreOftenBySgd) {
+  const Dataset data = skewed_rows({.rows = 300, .features = 8, .complete = false});
+  const Model model = model_of(GetParam(), data, Optimizer::kSgd);
+  const Samples samples = model.prepare(data);
+  Floats none(model.layout().size());
+  DeviceJob job{.state = state_at(none.data(), model.layout())};
+  const std::uint32_t seldom = flow_shape(job, 300).step_rows;
+  job.optimizer = Optimizer::kSgd;
+  FlowShape shape = flow_shape(job, 300);
+  EXPECT_LT(shape.step_rows, seldom);
+  const Trained cpu = on_cpu(model, samples, {.l2 = 1e-3f, .batch_rows = shape.step_rows});
+  shape.blocks = 1;
+  shape.hot = shape.hottest = static_cast<std::uint32_t>(model.layout().slots);
+  const Trained device = on_device(model, samples, {.l2 = 1e-3f}, {.shape = shape});
+  EXPECT_LT(distance(device.state, cpu.state), 1e-5);
+  EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
+}
+
 // Two blocks, some slots hot and some cold: what the flow is for.
 TEST_P(DeviceEngine, LearnsAsMuchRowByRowAsBatchesDo) {
   const Dataset data = skewed_rows({.rows = 1200, .complete = false, .seed = 5});
@@ -165,6 +195,38 @@ TEST_P(DeviceEngine, LearnsAsMuchRowByRowAsBatchesDo) {
   const FlowShape shape{.blocks = 2, .tile_rows = 64, .hot = 40, .replicas = 1};
   const Trained device = on_device(model, samples, update, {.shape = shape}, 3);
   EXPECT_LT(device.loss, 1.01 * cpu.loss);
+}
+
+// Blocks add to the sums that FTRL's weights follow from, and hot weights are as old as a tile: no
+// weight is left as it was before the sums of another block came, and as much is learnt.
+TEST_P(DeviceEngine, FtrlsWeightsFollowTheSumsOfAllBlocks) {
+  const Dataset data = skewed_rows({.rows = 480, .complete = false, .seed = 5});
+  const Model model = model_of(GetParam(), data, Optimizer::kFtrl);
+  const Samples samples = model.prepare(data);
+  UpdateOptions update{.l1 = 1e-4f, .l2 = 2e-5f, .l2_factors = 5e-4f, .batch_rows = 64};
+  const Trained cpu = on_cpu(model, samples, update, 2);
+  update.batch_rows = 1;
+  const FlowShape shape{.blocks = 3, .tile_rows = 64, .hot = 40, .replicas = 1};
+  const Trained device = on_device(model, samples, update, {.shape = shape}, 2);
+  EXPECT_LT(device.loss, 1.01 * cpu.loss);
+  const Layout& layout = model.layout();
+  const Job job = job_of(model.options(), layout, samples, update);
+  std::size_t followed = 0;
+  const auto expect_follows = [&](std::size_t at, std::size_t stride, const Rates& rates) {
+    const float* const s = device.state.data() + at;
+    if (s[2 * stride] == 0) return;  // was never updated
+    Lane<double> planes[]{Lane<double>(0), Lane<double>(s[stride]), Lane<double>(s[2 * stride])};
+    Ftrl::follow(planes, rates);
+    const double expected = planes[0].value;
+    ASSERT_NEAR(s[0], expected, 1e-5 * (1 + std::abs(expected))) << at;
+    ++followed;
+  };
+  for (std::size_t slot = 0; slot < layout.slots; ++slot) {
+    expect_follows(layout.linear(slot), 1, job.linear);
+    for (std::size_t d = 0; d < layout.width; ++d)
+      expect_follows(layout.factors_of(slot) + d, layout.width, job.factors);
+  }
+  EXPECT_GE(followed, layout.slots);
 }
 
 // sm_86, sm_80 and sm_90 give a block so much.
@@ -187,7 +249,7 @@ TEST_P(DeviceEngine, KeepsAsManyHotSlotsAsADeviceHasRoomFor) {
   EXPECT_EQ(flow_shape(job, 5000).hot, before) << "the emulator has what sm_90 has";
 }
 
-TEST(DeviceEngineOn, RefusesATileThatADeviceHasNoRoomFor) {
+TEST_F(DeviceEngineOn, RefusesATileThatADeviceHasNoRoomFor) {
   const Layout layout = Layout::of({.kind = ModelKind::kFfm, .factors = 4}, 10, 90);
   Floats none(layout.size());
   const DeviceJob job{.state = state_at(none.data(), layout)};
@@ -207,7 +269,7 @@ double loss_of(Model model, const Trained& trained, const Dataset& test) {
   return evaluate(model.scores(samples), samples.labels, {.loss = model.options().loss}).loss;
 }
 
-TEST(DeviceEngineOn, AnEpochOfA9aEqualsTheCpu) {
+TEST_F(DeviceEngineOn, AnEpochOfA9aEqualsTheCpu) {
   const A9a a9a;
   const Model model = model_of({ModelKind::kFm, 8}, a9a.train);
   const Samples samples = model.prepare(a9a.train);
@@ -228,7 +290,7 @@ TEST(DeviceEngineOn, AnEpochOfA9aEqualsTheCpu) {
 
 // Rows shuffled, epochs, validation and an early stop: the same as on the CPU, whose vectors have
 // roots of fewer digits.
-TEST(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
+TEST_F(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
   const Dataset data = skewed_rows({.rows = 400, .complete = false});
   TrainOptions options{.epochs = 3, .batch_rows = 64};
   TrainingRun cpu(data, data, options);
@@ -244,7 +306,7 @@ TEST(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
   EXPECT_LT(distance(device.model().weights(), cpu.model().weights()), 1e-3);
 }
 
-TEST(DeviceEngineOn, RefusesWhatItDoesNotTrain) {
+TEST_F(DeviceEngineOn, RefusesWhatItDoesNotTrain) {
   const Dataset data = skewed_rows({});
   for (const ModelOptions& options :
        {ModelOptions{.kind = ModelKind::kFm, .optimizer = Optimizer::kAdam},

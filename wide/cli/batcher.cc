@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
 
 namespace motley::wide {
@@ -82,6 +84,11 @@ Batcher::Batch Batcher::next_batch() {
 
 void Batcher::answer(Batch& batch) const {
   if (batch.empty()) return;
+  const std::string& recipe = batch[0]->rows.recipe;
+  const bool alike = std::all_of(batch.begin(), batch.end(), [&recipe](const auto& request) {
+    return request->rows.recipe == recipe;
+  });
+  if (!alike) return answer_each(batch);  // some may not be of the model
   try {
     Dataset all = batch[0]->rows;
     for (std::size_t i = 1; i < batch.size(); ++i) append(all, batch[i]->rows);
@@ -97,10 +104,14 @@ void Batcher::answer(Batch& batch) const {
       batch[0]->answer = {.kind = Answer::Kind::kBad, .predictions = {}, .error = error.what()};
       return;
     }
-    for (auto& request : batch) {  // one of them spoils it for all
-      Batch alone{request};
-      answer(alone);
-    }
+    answer_each(batch);  // one of them spoils it for all
+  }
+}
+
+void Batcher::answer_each(Batch& batch) const {
+  for (auto& request : batch) {
+    Batch alone{request};
+    answer(alone);
   }
 }
 

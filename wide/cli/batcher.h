@@ -60,6 +60,7 @@ class Batcher {
   void work();
   Batch next_batch();
   void answer(Batch& batch) const;
+  void answer_each(Batch& batch) const;
 
   const Predict predict_;
   const Options options_;
