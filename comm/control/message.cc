@@ -14,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "encode() copies integers as they lie");
 
 constexpr std::uint32_t kMagic = 0x594c544d;  // "MTLY"
-constexpr std::uint8_t kVersion = 9;
+constexpr std::uint8_t kVersion = 10;
 constexpr std::size_t kLengthOffset = 8;  // after magic, version, type and two bytes of padding
 
 class Writer {

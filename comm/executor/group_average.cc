@@ -72,7 +72,7 @@ void bound(View average) noexcept {
     case DType::kBFloat16:
       return bound_bits<std::uint16_t>(average, 0x7f80u);
     default:
-      return;  // float16 is added as float32, which has room for it
+      return;  // float16 is added as float32, which has room for the sum of an average
   }
 }
 

@@ -11,8 +11,8 @@
 namespace motley {
 
 enum class Magnitude : std::uint8_t {
-  kUsual,      // the sum of so many like these is finite; always so for integers
-  kLarge,      // all are finite, but their sum may be none, where floats of their type are added
+  kUsual,      // the average of so many like these is finite however it is added; so are integers'
+  kLarge,      // all are finite, but added before they are weighed they may not be
   kNotFinite,  // there is a NaN or an infinity
 };
 

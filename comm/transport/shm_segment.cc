@@ -18,7 +18,7 @@
 namespace motley {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x316d68736c746f6d;  // "motlshm1"
+constexpr std::uint64_t kMagic = 0x326d68736c746f6d;  // "motlshm2"
 
 constexpr std::size_t kHeapAlignment = 2 << 20;  // of a huge page
 

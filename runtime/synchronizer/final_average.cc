@@ -23,10 +23,13 @@ GroupTag tag_of(const std::vector<int>& ranks, std::uint32_t number) {
   return {.id = (hash % GroupTag::kPairBit) | 1};
 }
 
-// So little less than one of p that rounding the sum of p largest numbers does not overflow.
+// So little less than one of p that rounding the sum of p largest numbers does not overflow: each
+// of the additions, and of the products before them, may round up by half a unit in the last place.
 double weight_of(std::size_t p, DType dtype) {
-  const double less = dtype == DType::kFloat64 ? 0x1p-48 : 0x1p-20;
-  return (1 - less) / static_cast<double>(p);
+  const auto terms = static_cast<double>(p);
+  const double less = dtype == DType::kFloat64 ? std::max(0x1p-48, terms * 0x1p-52)
+                                               : std::max(0x1p-20, terms * 0x1p-23);
+  return (1 - less) / terms;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -333,14 +334,22 @@ TEST(PartialReduce, Invariant13AndPartialScenario11DoesNotGrowOverAHundredThousa
       if (comm.rank() == 0 && (step + 1) % tenth == 0) after.emplace_back();
     }
   });
+  ASSERT_EQ(after.size(), 10u);
   const Usage &early = after[0], &late = after[8];   // in the last tenth, some end
   EXPECT_LT(late.bytes, early.bytes + (256 << 10));  // 3 bytes a group would show
   EXPECT_EQ(late.files, early.files);
-  const double first = after[2].processor_seconds - after[0].processor_seconds;
-  const double last = after[8].processor_seconds - after[6].processor_seconds;
-  EXPECT_LT(last, 2 * first + 0.1);
-  std::printf("a group after 10,000: %.1f us, after 70,000: %.1f us\n", first * 1e6 / (4 * tenth),
-              last * 1e6 / (4 * tenth));
+  // The least of three tenths, as ranks that wait look again the longer, the more others compute.
+  const auto least = [&](std::size_t from) {
+    double result = std::numeric_limits<double>::max();
+    for (std::size_t i = from; i < from + 3; ++i) {
+      result = std::min(result, after[i + 1].processor_seconds - after[i].processor_seconds);
+    }
+    return result;
+  };
+  const double first = least(0), last = least(5);
+  EXPECT_LT(last, 2 * first + 0.05);
+  std::printf("a group after 10,000: %.1f us, after 70,000: %.1f us\n", first * 1e6 / (2 * tenth),
+              last * 1e6 / (2 * tenth));
 }
 
 }  // namespace
