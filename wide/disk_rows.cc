@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "comm/error.h"
@@ -14,6 +13,8 @@
 #include "wide/disk_run.h"
 #include "wide/file/memory_limit.h"
 #include "wide/file/parts_folder.h"
+#include "wide/file/random_reader.h"
+#include "wide/read/pieces.h"
 #include "wide/samples.h"
 #include "wide/train/settle.h"
 
@@ -70,7 +71,7 @@ std::uint64_t DiskRows::want(std::size_t i, std::uint64_t bytes) const {
   if (file < 0) throw_errno("open " + path(i));
   posix_fadvise(file, 0, static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);  // nothing fails without
   close(file);
-  return std::filesystem::file_size(path(i));
+  return RandomReader(path(i)).size();
 }
 
 // The first rows say how large parts will be.
@@ -79,14 +80,19 @@ void DiskRows::check_first(const std::vector<std::string>& files,
   if (!can_be_read_in_parts(files)) return;
   ReadOptions read = options.read;
   read.memory_limit_bytes = limit_;
-  const std::optional<Dataset> first = RowStream(files, read).next(1);
+  std::optional<Dataset> first;
+  double bytes = 0, looked = 0;  // the latter of the files up to the first with rows
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    const std::uint64_t size = RandomReader(*file).size();
+    bytes += static_cast<double>(size);
+    if (first) continue;
+    looked += static_cast<double>(std::min<std::uint64_t>(size, Pieces::kBytes));
+    first = RowStream({files.begin(), file + 1}, read).next(1);
+  }
   if (!first) return;
-  std::uint64_t bytes = 0;
-  for (const std::string& file : files) bytes += std::filesystem::file_size(file);
   const auto known = static_cast<double>(first->rows());
   const double rows =
-      std::min(static_cast<double>(options.rows_of_part),
-               known * std::max(1.0, static_cast<double>(bytes) / RowStream::kBytesOfPiece));
+      std::min(static_cast<double>(options.rows_of_part), known * std::max(1.0, bytes / looked));
   Dataset kept = *first;
   const bool ones = std::ranges::all_of(kept.values, [](float x) { return x == 1; });
   if (ones) kept.values = {};

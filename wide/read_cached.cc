@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <system_error>
 
 #include "comm/error.h"
 #include "wide/cache.h"
@@ -21,7 +22,8 @@ namespace {
 // Of a file's bytes, in pieces that fit into a cache of the processor.
 std::uint64_t sum_of(const std::string& path, int threads) {
   constexpr std::size_t kPiece = std::size_t{1} << 18;
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+  std::error_code unknown;  // which reading tells
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
     throw Error(ErrorCode::kInvalid,
                 path +
                     ": is no regular file, so that nobody could tell whether a cache is of the "
@@ -64,7 +66,8 @@ std::uint64_t source_of(const std::vector<std::string>& paths, const ReadOptions
 Dataset read_cached(const std::vector<std::string>& paths, const std::string& path,
                     const ReadOptions& options, const LogSink& log) {
   if (options.names) return read_files(paths, options);
-  if (std::filesystem::exists(path) && !is_cache(path)) {
+  std::error_code unknown;  // which writing tells
+  if (std::filesystem::exists(path, unknown) && !is_cache(path)) {
     throw Error(ErrorCode::kInvalid,
                 path + ": is in the place of the cache, but is none. Move it, or read without one");
   }

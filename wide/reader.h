@@ -78,7 +78,6 @@ bool can_be_read_in_parts(const std::vector<std::string>& paths);
 //   for (RowStream stream({"-"}); const auto part = stream.next(100'000);) …
 class RowStream {
  public:
-  static constexpr std::size_t kBytesOfPiece = std::size_t{1} << 18;  // text read at a time
   explicit RowStream(std::vector<std::string> paths, const ReadOptions& options = {});
   ~RowStream();
   // At least that many rows, some more, or what is left; nothing at the end. Throws as

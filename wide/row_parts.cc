@@ -1,14 +1,15 @@
 #include "wide/row_parts.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <utility>
+
+#include "wide/read/input.h"
 
 namespace motley::wide {
 namespace {
 
-constexpr std::uintmax_t kBeginning = 1 << 16;  // bytes that say how text becomes rows
+constexpr std::uint64_t kBeginning = 1 << 16;  // bytes that say how text becomes rows
 
 // Labels of two classes as the reader stores them; false where one is of none.
 bool settle_labels(RowPart& part) {
@@ -28,9 +29,9 @@ RowParts::RowParts(Dataset rows)
 
 RowParts::RowParts(std::vector<std::string> paths, const ReadOptions& options)
     : paths_(std::move(paths)), options_(options) {
-  std::uintmax_t bytes = 0;
-  for (const std::string& path : paths_) bytes += std::filesystem::file_size(path);
-  const auto parts = static_cast<int>(std::clamp<std::uintmax_t>(bytes / kBeginning, 1, 1 << 20));
+  std::uint64_t bytes = 0;
+  for (const std::string& path : paths_) bytes += Input(path).size_bytes();
+  const auto parts = static_cast<int>(std::clamp<std::uint64_t>(bytes / kBeginning, 1, 1 << 20));
   recipe_ = part(0, parts).rows.recipe;
 }
 

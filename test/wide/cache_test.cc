@@ -139,6 +139,21 @@ TEST_F(Cache, IsOfTheContentsOfItsSource) {
   EXPECT_THROW(read_cached({"/dev/null"}, path("c")), Error);
 }
 
+// A name that is too long, of which nobody can tell whether it exists.
+TEST_F(Cache, IsRefusedWhereTheSystemRefusesAName) {
+  write("t", "1 1:1\n");
+  const std::string bad = path(std::string(300, 'x'));
+  for (const auto& [source, cache] : {std::pair(bad, path("c")), std::pair(path("t"), bad)}) {
+    try {
+      read_cached({source}, cache);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.what(), testing::HasSubstr(bad));
+    }
+  }
+}
+
 TEST_F(Cache, IsMadeAnewWhenDamaged) {
   write("t", "1 1:1 7:0.25\n0 2:1\n0\n");
   const Dataset data = read_cached({path("t")}, path("c"));

@@ -204,9 +204,10 @@ TEST(Columns, FindBucketsOfWholeNumbersInATable) {
   for (std::uint32_t x = 0; x < 20'000; ++x) check(x);
   for (int bucket = 90; bucket < 352; ++bucket) {
     const auto begin = static_cast<std::uint32_t>(std::exp(std::sqrt(bucket - 2)));
-    for (std::uint32_t x = begin - 20; x < begin + 20; ++x) check(std::min(x, 99'999'999u));
+    for (std::uint32_t x = begin - 20; x < begin + 20; ++x)
+      check(std::min(x, WholeBuckets::kEnd - 1));
   }
-  check(WholeBuckets::kEnd - 8);
+  check(WholeBuckets::kEnd - 1);
 }
 
 // Models keep ids: these are as they have been since the first version.

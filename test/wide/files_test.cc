@@ -12,6 +12,7 @@
 
 #include "comm/error.h"
 #include "wide/reader.h"
+#include "wide/row_parts.h"
 
 namespace motley::wide {
 namespace {
@@ -22,7 +23,7 @@ using testing::HasSubstr;
 class Files : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "motley_columns_" + std::to_string(getpid());
+    folder_ = testing::TempDir() + "motley_files_" + std::to_string(getpid());
     std::filesystem::create_directories(folder_);
     for (int i = 0; i < 100'000; ++i) {
       text_ += std::to_string(i % 2) + " " + std::to_string(i % 977) + ":1 " +
@@ -125,6 +126,16 @@ TEST_F(Files, OfGzipAreCheckedToTheirEnds) {
   EXPECT_THAT(refused(whole + "1 1:1\n0 2:1\n"), HasSubstr("gzip data is damaged (no header)"));
   for (const std::size_t left : {4, 9, 11, 18}) {
     EXPECT_THAT(refused(whole + whole.substr(0, left)), HasSubstr("truncated")) << left;
+  }
+}
+
+TEST_F(Files, ThatAreMissingAreNamedWhereTheyAreReadInParts) {
+  try {
+    RowParts({folder_ + "/none"}, {});
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kIo);
+    EXPECT_THAT(e.what(), HasSubstr(folder_ + "/none"));
   }
 }
 

@@ -145,6 +145,13 @@ TEST_F(Misuse, OverwritesNothingThatItReads) {
   EXPECT_EQ(run("train small.txt -q -e 1 -i m -o m").code, 0) << "a model may go on as itself";
 }
 
+TEST_F(Misuse, SaysThatFilesHaveNoRows) {
+  write("none.txt", "# nothing\n");
+  const Outcome o = run("train none.txt --shard");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("train: the data set has no rows"));
+}
+
 // Data that is missing would be the error if it were read first.
 TEST_F(Misuse, FindsOutBeforeReadingThatItCannotWrite) {
   write_small();

@@ -17,7 +17,7 @@ std::int64_t bucket_of(double x);
 // bucket begins in it.
 class WholeBuckets {
  public:
-  static constexpr std::uint32_t kEnd = std::uint32_t{1} << 27;  // of x
+  static constexpr std::uint32_t kEnd = 100'000'000;  // of x: whole numbers of 8 digits
 
   // The one table there is.
   static const WholeBuckets& table();

@@ -6,11 +6,6 @@
 #include "wide/read/rows.h"
 
 namespace motley::wide {
-namespace {
-
-constexpr std::size_t kPieceBytes = std::size_t{1} << 18;  // it, and its rows, fit into a cache
-
-}  // namespace
 
 std::string_view Pieces::next(std::string& buffer) {
   return position_ < end_ ? within(read(buffer)) : std::string_view();
@@ -41,7 +36,7 @@ std::string_view Pieces::narrow(std::string_view last, const ByteRange& range,
 
 std::string_view Pieces::read(std::string& buffer) {
   std::size_t filled = rest_.size();
-  std::size_t wanted = filled + kPieceBytes;
+  std::size_t wanted = filled + kBytes;
   if (buffer.size() < wanted + 1 + kPadding) buffer.resize(wanted + 1 + kPadding);
   std::memcpy(buffer.data(), rest_.data(), filled);
   rest_.clear();

@@ -1,6 +1,7 @@
 // wide/read/pieces.h: a file in pieces of whole lines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -18,6 +19,7 @@ struct ByteRange {
 
 class Pieces {
  public:
+  static constexpr std::size_t kBytes = std::size_t{1} << 18;  // it, and its rows, fit into a cache
   explicit Pieces(Input& input) : input_(input) {}
   // The next lines, in the memory of `buffer`, which may be used again: each with a newline, though
   // the file's last may have none, and with kPadding bytes behind them. Empty at the end.

@@ -117,6 +117,7 @@ void ShardRows::choose() {
   }
   first_ = first_of(comm_, read_);
   if (rows() > 0) return;
+  if (first_read_.back() == 0) throw Error(ErrorCode::kInvalid, "train: the data set has no rows");
   throw Error(ErrorCode::kInvalid,
               fmt::format("train: {} rows of the data set are left of {}, as the negative rate is "
                           "{}. Give more rows, or raise it",
