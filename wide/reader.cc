@@ -57,8 +57,7 @@ class ParallelReading {
         first_bytes_ = piece.text.size();
         piece.text = gatherer_.begin_file(input_.name(), piece.text);
         if (range_) {
-          if (!piece.text.empty()) gatherer_.parser_for(piece.text);  // finds out the format
-          piece.text = pieces_.narrow(piece.text, *range_, buffer);
+          piece.text = narrowed(piece.text, buffer);
           first_bytes_ = piece.text.size();
         }
       }
@@ -69,6 +68,18 @@ class ParallelReading {
     }
     piece.turn = turns_taken_++;
     return piece;
+  }
+
+  // To the range, of the first piece; what shows the format may stand before or behind it.
+  std::string_view narrowed(std::string_view text, std::string& buffer) {
+    bool further = false;
+    for (std::string_view shown = text; !shown.empty(); shown = pieces_.next(buffer)) {
+      gatherer_.parser_for(shown);
+      if (gatherer_.knows_format()) break;
+      further = true;
+    }
+    if (further) text = gatherer_.begin_file(input_.name(), pieces_.again(buffer));
+    return pieces_.narrow(text, *range_, buffer);
   }
 
   void add(const Piece& piece, const Rows& rows) {
@@ -189,9 +200,9 @@ Dataset read_part(const std::vector<std::string>& paths, int part, int parts,
   for (const std::string& path : paths) total += Input(path).size_bytes();
   return read_range(paths, options,
                     {part_begin(total, part, parts), part_begin(total, part + 1, parts)});
-} catch (const Error& error) {
+} catch (const BadLine&) {
   // A part does not know the numbers of its lines.
-  if (error.code() == ErrorCode::kInvalid && part > 0) read_files(paths, options);
+  if (part > 0) read_files(paths, options);
   throw;
 }
 

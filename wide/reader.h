@@ -67,8 +67,9 @@ Dataset read_files(const std::vector<std::string>& paths, const ReadOptions& opt
 
 // Part `part`, from 0, of `parts` of the same rows, for readers side by side: those of lines that
 // begin in one of as many equal ranges of the files' bytes, each row in one part, and maybe none.
-// Reads the range, and where files begin. Throws as read_files(), which it calls for the line where
-// a part is bad; but what two parts contradict each other in, only read_files() finds out.
+// Reads the range, and where files begin, up to what shows the format. Throws as read_files(),
+// which it calls for the line where a part is bad; but what two parts contradict each other in,
+// only read_files() finds out.
 Dataset read_part(const std::vector<std::string>& paths, int part, int parts,
                   const ReadOptions& options = {});
 // Whether they are all plain files, neither packed nor empty.

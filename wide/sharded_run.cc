@@ -79,18 +79,18 @@ class ShardedRun::Impl {
        const ShardOptions& shards)
       : options_(start.options),
         shard_options_(shards),
-        train_(prepared(std::move(rows), start)),
+        train_(prepared(std::move(rows), start, shards.copies)),
         worker_(comm, start, train_.shape(), options_, shards),
         model_(std::move(start.model)) {
     if (validation) validation_ = model_.prepare(std::move(*validation));
     begin_epoch();
   }
-  static ShardRows prepared(ShardRows&& rows, const Start& start) {
+  static ShardRows prepared(ShardRows&& rows, const Start& start, int copies) {
     const std::size_t n = rows.rows();
     std::vector<std::uint64_t> order(n);
     std::iota(order.begin(), order.end(), std::uint64_t{0});
     if (start.options.shuffles) order = shuffled(n, start.options.seed);
-    rows.prepare(start.model, std::move(order));
+    rows.prepare(start.model, std::move(order), copies);
     return std::move(rows);
   }
 

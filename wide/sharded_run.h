@@ -24,9 +24,11 @@
 // training has to begin anew, or from a model that was saved. The rows of the dead are read again
 // by those that live.
 //
-// Each worker holds its parts of the data set, the dictionary (12 bytes a feature), 16 bytes for
-// each row of all, validation data, and of the state its copies of shards, hot features and the
-// slots of two batches. save() needs no more.
+// Each worker holds its parts of the data set (and the whole, where it was read whole and a death
+// would not end training), the dictionary (12 bytes a feature), 16 bytes for each row of all,
+// validation data, and of the state its copies of shards, hot features and the slots of two
+// batches. save() needs no more; before the first step the lists of all workers' distinct features,
+// 12 bytes each, are put together.
 #pragma once
 
 #include <cstdint>

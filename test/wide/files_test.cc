@@ -6,6 +6,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -136,6 +137,37 @@ TEST_F(Files, ThatAreMissingAreNamedWhereTheyAreReadInParts) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::kIo);
     EXPECT_THAT(e.what(), HasSubstr(folder_ + "/none"));
+  }
+}
+
+// Rows without features, in more than one piece, stand before and behind those that show it.
+TEST_F(Files, HaveOneFormatInAllParts) {
+  std::string bare;
+  for (int i = 0; i < 200'000; ++i) bare += i % 2 == 0 ? "1\n" : "0\n";
+  const std::string path = write("bare", "\xef\xbb\xbf" + bare + "1 0:3:1\n0 1:4:1\n" + bare);
+  const Dataset all = read_file(path);
+  ASSERT_EQ(all.rows(), 400'002u);
+  for (const int threads : {1, 2}) {
+    std::vector<float> labels;
+    for (int part = 0; part < 5; ++part) {
+      const Dataset some = read_part({path}, part, 5, {.threads = threads});
+      EXPECT_EQ(some.format, Format::kLibffm) << part;
+      EXPECT_EQ(some.recipe, all.recipe) << part;
+      labels.insert(labels.end(), some.labels.begin(), some.labels.end());
+    }
+    EXPECT_TRUE(std::ranges::equal(labels, all.labels));
+  }
+}
+
+// The need that is told is that of the part.
+TEST_F(Files, AreNotReadWholeWhereAPartExceedsTheLimit) {
+  const std::string path = write("plain", text_);
+  try {
+    read_part({path}, 1, 4, {.memory_limit_bytes = 600'000});
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kInvalid);
+    EXPECT_THAT(e.what(), HasSubstr("about 25"));
   }
 }
 

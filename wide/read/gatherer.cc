@@ -25,6 +25,10 @@ void check(const ReadOptions& options) {
           "in [1, 1024]");
 }
 
+double bytes_of(double rows, double entries, double entry_bytes) {
+  return rows * 12 + entries * entry_bytes;
+}
+
 // The format that the first line shows; libsvm stands for both kinds of tokens.
 Format format_of_line(std::string_view line) {
   const auto tabs = std::count(line.begin(), line.end(), '\t');
@@ -41,13 +45,10 @@ Format format_of_line(std::string_view line) {
 
 }  // namespace
 
-Gatherer::Gatherer(const ReadOptions& options) : options_(options) {
-  check(options);
-  if (options_.memory_limit_bytes == 0) options_.memory_limit_bytes = memory_limit();
-}
+Gatherer::Gatherer(const ReadOptions& options) : options_(options) { check(options); }
 
 void Gatherer::fail(std::uint64_t line, const std::string& what) const {
-  throw Error(ErrorCode::kInvalid, fmt::format("{}:{}: {}", name_, line, what));
+  throw BadLine(ErrorCode::kInvalid, fmt::format("{}:{}: {}", name_, line, what));
 }
 
 std::string_view Gatherer::begin_file(const std::string& name, std::string_view text) {
@@ -151,7 +152,7 @@ void Gatherer::add(const TextParser& parser, const Rows& rows) {
   lines_ += rows.lines;
   const bool fields = parser.has_fields() && options_.fields;
   const std::uint64_t before = data_.entries();
-  check_memory(name_, options_, static_cast<double>(data_.rows() + rows.labels.size()),
+  check_memory(static_cast<double>(data_.rows() + rows.labels.size()),
                static_cast<double>(before + rows.entries), fields ? 12 : 8);
   const auto append = [](auto& to, const auto& from, std::size_t n) {
     to.insert(to.end(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(n));
@@ -165,9 +166,18 @@ void Gatherer::add(const TextParser& parser, const Rows& rows) {
   for (const auto& [id, text] : rows.names) data_.names.try_emplace(id, text);
 }
 
+void Gatherer::check_memory(double rows, double entries, double entry_bytes) {
+  constexpr double kLittle = 16 << 20;  // bytes, for which nobody asks the system what is left
+  if (options_.memory_limit_bytes == 0) {
+    if (bytes_of(rows, entries, entry_bytes) <= kLittle) return;
+    options_.memory_limit_bytes = memory_limit();
+  }
+  check_memory(name_, options_, rows, entries, entry_bytes);
+}
+
 void Gatherer::check_memory(const std::string& name, const ReadOptions& options, double rows,
                             double entries, double entry_bytes) {
-  const double bytes = rows * 12 + entries * entry_bytes;
+  const double bytes = bytes_of(rows, entries, entry_bytes);
   const auto limit = static_cast<double>(
       options.memory_limit_bytes != 0 ? options.memory_limit_bytes : memory_limit());
   if (bytes <= limit) return;
@@ -195,7 +205,7 @@ void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total) {
   const double scale = static_cast<double>(total) / static_cast<double>(parsed);
   const double rows = static_cast<double>(data_.rows()) * scale * 1.02 + 1;
   const double entries = static_cast<double>(data_.entries()) * scale * 1.02 + 1;
-  check_memory(name_, options_, rows, entries, fields ? 12 : 8);
+  check_memory(rows, entries, fields ? 12 : 8);
   data_.labels.reserve(static_cast<std::size_t>(rows));
   data_.row_begin.reserve(static_cast<std::size_t>(rows) + 1);
   data_.ids.reserve(static_cast<std::size_t>(entries));

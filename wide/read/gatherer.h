@@ -7,10 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/error.h"
 #include "wide/read/rows.h"
 #include "wide/reader.h"
 
 namespace motley::wide {
+
+// kInvalid: a line of a file is bad.
+class BadLine : public Error {
+ public:
+  using Error::Error;
+};
 
 // Rows of files, one after the other, as a data set.
 class Gatherer {
@@ -36,8 +43,11 @@ class Gatherer {
   // Throws kInvalid where that many rows of `name` exceed the limit.
   static void check_memory(const std::string& name, const ReadOptions& options, double rows,
                            double entries, double entry_bytes);
+  // Whether rows have shown it, or options, or columns.
+  bool knows_format() const noexcept { return format_known_; }
 
  private:
+  void check_memory(double rows, double entries, double entry_bytes);
   [[noreturn]] void fail(std::uint64_t line, const std::string& what) const;
   void choose_format(std::string_view first_line);
   void begin_columns(std::string_view first_line);

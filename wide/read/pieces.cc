@@ -11,6 +11,14 @@ std::string_view Pieces::next(std::string& buffer) {
   return position_ < end_ ? within(read(buffer)) : std::string_view();
 }
 
+std::string_view Pieces::again(std::string& buffer) {
+  input_.seek(0);
+  rest_.clear();
+  ended_ = false;
+  position_ = 0;
+  return next(buffer);
+}
+
 std::string_view Pieces::within(std::string_view last) const {
   if (position_ <= end_) return last;
   const std::uint64_t begin = position_ - last.size();

@@ -24,6 +24,8 @@ class Pieces {
   // The next lines, in the memory of `buffer`, which may be used again: each with a newline, though
   // the file's last may have none, and with kPadding bytes behind them. Empty at the end.
   std::string_view next(std::string& buffer);
+  // The first lines again. The file is not packed.
+  std::string_view again(std::string& buffer);
   // From now on only lines that begin in `range` are given. What of the last piece, of which `last`
   // is all or the end, is among them; or else the first lines that are, in the memory of `buffer`.
   // The file is not packed.

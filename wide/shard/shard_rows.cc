@@ -76,7 +76,7 @@ void ShardRows::read_own() {
   try {
     for (int i = 0; i < kPartsOfWorker; ++i) {
       const int part = comm_.rank() * kPartsOfWorker + i;
-      read_.emplace(part, source_.part(part, parts()));
+      read_.emplace(part, source_->part(part, parts()));
     }
   } catch (...) {
     failure = std::current_exception();
@@ -106,7 +106,7 @@ void ShardRows::read_own() {
                             comm_.rank(), rank, name(static_cast<Format>(own[2])),
                             name(static_cast<Format>(all[at + 2]))));
   }
-  if (labels == 3) source_.check_whole();
+  if (labels == 3) source_->check_whole();
   first_read_ = first_of(comm_, read_);
 }
 
@@ -151,7 +151,7 @@ void ShardRows::gather_facts() {
   facts_.fields.erase(repeated, facts_.fields.end());
 }
 
-void ShardRows::prepare(const Model& model, std::vector<std::uint64_t> order) {
+void ShardRows::prepare(const Model& model, std::vector<std::uint64_t> order, int copies) {
   order_ = std::move(order);
   std::vector<std::int64_t> flags{1, 1};
   for (auto& [number, part] : read_) {
@@ -163,6 +163,7 @@ void ShardRows::prepare(const Model& model, std::vector<std::uint64_t> order) {
     held_.insert_or_assign(number, std::move(samples));
   }
   read_.clear();
+  if (copies == 1 || comm_.size() == 1) source_.reset();
   comm_.all_reduce(flags, ReduceOp::kMin, kPatient).wait();
   shape_.complete = flags[0] != 0;
   shape_.distinct = flags[1] != 0;
@@ -199,7 +200,7 @@ void ShardRows::hold(const std::vector<int>& alive, const Model& model) {
     }
     if (held_.contains(part)) continue;
     const auto at = static_cast<std::size_t>(part);
-    Dataset rows = chosen_part(source_.part(part, parts()).rows, first_read_[at], options_);
+    Dataset rows = chosen_part(source_.value().part(part, parts()).rows, first_read_[at], options_);
     if (rows.rows() != first_[at + 1] - first_[at]) {
       throw Error(ErrorCode::kInvalid,
                   fmt::format("train: part {} of the rows had {} rows, and has {} now. Leave files "

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,8 +34,9 @@ class ShardRows {
   RowFacts take_facts() { return std::move(facts_); }
   std::uint64_t rows() const noexcept { return first_.back(); }  // of all workers, that count
   // Makes rows ready; all workers call it, with a model of the facts. Row i of those that held() is
-  // asked for becomes row order[i] as read.
-  void prepare(const Model& model, std::vector<std::uint64_t> order);
+  // asked for becomes row order[i] as read. `copies`: of shards; where there is one, or one worker,
+  // hold() will not be called, and the source is let go.
+  void prepare(const Model& model, std::vector<std::uint64_t> order, int copies);
   // No rows, but what is so of all.
   const Samples& shape() const noexcept { return shape_; }
   // Those of `rows` that are held here, in this order. Of all workers, each row is held by one.
@@ -53,7 +55,7 @@ class ShardRows {
   int parts() const noexcept { return kPartsOfWorker * comm_.size(); }
 
   Communicator& comm_;
-  RowParts source_;
+  std::optional<RowParts> source_;  // while rows may be read again
   TrainOptions options_;
   std::map<int, RowPart> read_;  // until prepare()
   // [parts + 1] rows of the parts before each: as read, and of those that count.
