@@ -17,18 +17,10 @@
 #include "comm/local.h"
 #include "runtime/synchronizer.h"
 #include "runtime/trainer.h"
+#include "test/runtime/method_options.h"
 
 namespace motley::runtime {
 namespace {
-
-// Rounds of all come often; nobody is dropped; what hangs does so for a minute.
-const SynchronizerOptions kOptions{.group_size = 2,
-                                   .local_steps = 1,
-                                   .backup = 0,
-                                   .staleness = 1,
-                                   .sync_rounds = 3,
-                                   .timeout = seconds(60),
-                                   .finish_timeout = seconds(60)};
 
 class AnyMethod : public ::testing::TestWithParam<std::string> {};
 

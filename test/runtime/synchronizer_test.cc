@@ -18,6 +18,7 @@
 #include "comm/local.h"
 #include "runtime/synchronizer/model_server.h"
 #include "runtime/trainer.h"
+#include "test/runtime/method_options.h"
 #include "test/support/errors.h"
 
 namespace motley::runtime {
@@ -29,15 +30,6 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// What methods are told here: rounds of all come often, and nobody is dropped.
-const SynchronizerOptions kOptions{.group_size = 2,
-                                   .local_steps = 1,
-                                   .backup = 0,
-                                   .staleness = 1,
-                                   .sync_rounds = 3,
-                                   .timeout = seconds(60),
-                                   .finish_timeout = seconds(60)};
 
 // The models of all ranks.
 std::vector<double> gathered(Communicator& comm, const std::vector<double>& model) {
