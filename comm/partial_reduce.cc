@@ -243,10 +243,11 @@ GroupOutcome PartialReducer::Impl::run(GroupOutcome outcome, const ReadyNote& no
     last_average = average;
     control->done(group.tag(), group.ranks());
     result.group = group.ranks();
-    if (outcome.kind == GroupOutcome::kGroup) result.weights = std::move(outcome.note.weights);
+    result.healed = outcome.kind == GroupOutcome::kHeal;
+    result.weights = std::move(outcome.note.weights);
+    if (result.healed) result.weights.clear();
     result.version = std::max(outcome.note.version, note.version);
     result.staleness = result.version - note.version;
-    result.healed = outcome.kind == GroupOutcome::kHeal;
     break;
   }
   return outcome;

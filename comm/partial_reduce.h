@@ -78,8 +78,10 @@ struct PartialOptions {
 };
 
 struct PartialResult {
-  std::vector<int> group;       // the ranks averaged, ascending; this rank is always in it
-  std::vector<double> weights;  // what each counted
+  // The ranks averaged, ascending; if healed, those that have the average from the same donor, and
+  // it. This rank is always in it.
+  std::vector<int> group;
+  std::vector<double> weights;  // what each counted; none if healed
   int attempts = 1;             // 1 + retries after members died
   Duration waiting{};           // from the call until the (last) group was known
   Duration averaging{};         // from there to the end

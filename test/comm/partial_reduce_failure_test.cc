@@ -95,8 +95,9 @@ TEST(PartialReduce, EndsAlikeForAllSurvivorsWheneverRanksDie) {
       PartialReducer reducer(comm, {.group_size = group_size});
       std::vector<double> model(5000, comm.rank());
       for (auto step = static_cast<std::int64_t>(random() % 8); step >= 0; --step) {
-        const auto group = reducer.average(model, -step).group;
-        records[rank].push_back({group, {}, model, {}});
+        const PartialResult result = reducer.average(model, -step);
+        EXPECT_THAT(result.weights, testing::SizeIs(result.healed ? 0 : result.group.size()));
+        records[rank].push_back({result.group, {}, model, {}});
       }
       if (random() % 2 == 0) return;
       died[rank] = true;
