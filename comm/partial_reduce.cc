@@ -36,6 +36,12 @@ void require_between(double least, double most, const char* option, double is) {
           fmt::format("{} to {}", least, most));
 }
 
+// As a Duration: in seconds the most that is allowed may come out a little above itself.
+void require_up_to_most(const char* option, Duration is) {
+  require(is >= Duration::zero() && is <= seconds(kMaxSeconds), option,
+          fmt::format("{:.9g}", to_seconds(is)), fmt::format("0 to {}", kMaxSeconds));
+}
+
 // With one rank there are no groups, of whatever size.
 void check_options(const PartialOptions& options, int ranks) {
   const int p = options.group_size;
@@ -48,8 +54,8 @@ void check_options(const PartialOptions& options, int ranks) {
             fmt::format("{} (group_size, 2 at least) to {}, which is all ranks, or 0",
                         std::max(p, 2), ranks));
   }
-  require_between(0, kMaxSeconds, "timeout in seconds", to_seconds(options.timeout));
-  require_between(0, kMaxSeconds, "least_patience in seconds", to_seconds(options.least_patience));
+  require_up_to_most("timeout in seconds", options.timeout);
+  require_up_to_most("least_patience in seconds", options.least_patience);
   require_between(0, 1, "linger in steps", options.linger);
   require(options.local_steps >= 0, "local_steps", options.local_steps, "0 or more");
   require(options.guard <= Guard::kNone, "guard", static_cast<int>(options.guard),

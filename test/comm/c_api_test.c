@@ -50,6 +50,8 @@ static int test_partial_reduce(motley_comm* comm) {
         (size == 1 ? MOTLEY_OK : MOTLEY_INVALID));
   CHECK((reducer != NULL) == (size == 1));
   motley_reducer_destroy(reducer);
+  CHECK(motley_reducer_create(comm, 2, 1e6, &reducer) == MOTLEY_OK);
+  motley_reducer_destroy(reducer);
   CHECK(motley_reducer_create(comm, 2, 20, &reducer) == MOTLEY_OK);
   for (step = 0; step < 5 + motley_rank(comm); ++step) {
     CHECK(motley_reducer_average(reducer, model, 2, MOTLEY_FLOAT64, step, &average) == MOTLEY_OK);

@@ -55,6 +55,7 @@ TEST(PartialReduce, RefusesOptionsThatAreOutOfRange) {
     }
     PartialReducer(comm, {.group_size = 0, .largest_group = 3});
     PartialReducer(comm, {.group_size = 3, .linger = 0, .least_patience = {}, .local_steps = 0});
+    PartialReducer(comm, {.timeout = seconds(1e6), .least_patience = seconds(1e6)});
   });
   // One rank alone has no groups, but the other options hold there, too.
   Communicator alone(InprocNetwork::single(), Clock::real(), {});
