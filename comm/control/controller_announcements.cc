@@ -123,18 +123,23 @@ void ControllerCore::begin(int rank, const Message& message) {
 
 // The controller before this one formed the group, and may have taken the rank out of it again, of
 // which the rank had not heard. The others know: who is still in it names it in what it says next.
+// Those of whom the same is not known do not: several may have been taken out, one as the other.
+// With nobody left who may know, all of them have another group.
 void ControllerCore::decide_begin(int rank) {
   const std::vector<int> members = groups_.members_of(rank);
-  const bool another_has_spoken = std::any_of(members.begin(), members.end(), [&](int each) {
-    return each != rank && member(each).grouped;
-  });
-  if (another_has_spoken) {
+  const auto knows = [&](int each) {
+    return each != rank && member(each).grouped && !member(each).undecided;
+  };
+  if (std::any_of(members.begin(), members.end(), knows)) {
     answer(rank, Lane::kGroup, {.type = MessageType::kOk});
     return begin_attempt(rank);
   }
-  if (members.size() == 1) {
+  const bool all_ask = std::all_of(members.begin(), members.end(), [&](int each) {
+    return each == rank || member(each).undecided;
+  });
+  if (all_ask) {
     const GroupTag tag = groups_.tag_of(rank);
-    (void)groups_.remove(rank, AbortReason::kOther);
+    drop(rank, AbortReason::kOther);
     return refuse_to_begin(rank, tag);
   }
   member(rank).undecided = true;
