@@ -102,13 +102,12 @@ bool make_step(Communicator& comm, PartialReducer& reducer, std::vector<float>& 
 void expect_mean(const std::vector<float>& model, const PartialResult& result,
                  const std::vector<float>& of_all) {
   const std::vector<int>& group = result.group;
-  for (std::size_t i = 0; i < kElements; ++i) {
-    const float mean = group.size() == 3 ? of_all[i]
-                       : group.size() == 1
-                           ? brought_by(group[0])[i]
-                           : (brought_by(group[0])[i] + brought_by(group[1])[i]) / 2;
-    ASSERT_EQ(model[i], mean) << "element " << i << " of " << testing::PrintToString(group);
+  std::vector<float> mean = group.size() == 3 ? of_all : brought_by(group[0]);
+  if (group.size() == 2) {
+    const std::vector<float> other = brought_by(group[1]);
+    for (std::size_t i = 0; i < kElements; ++i) mean[i] = (mean[i] + other[i]) / 2;
   }
+  ASSERT_EQ(model, mean) << testing::PrintToString(group);
 }
 
 std::vector<float> mean_of_all(Communicator& comm) {
@@ -184,11 +183,13 @@ double seconds_of_an_end_in_flight() {
         return note();
       }
       const PartialResult result = reducer->finish();
+      const bool first_without = ended > 0 && result.group.back() != 2 && !counted;
+      if (first_without) {
+        note();
+        counted = true;
+        ++satisfied;
+      }
       expect_mean(model, result, of_all);
-      if (ended == 0 || result.group.back() == 2 || counted) continue;
-      note();
-      counted = true;
-      ++satisfied;
     }
     EXPECT_TRUE(counted);
   });
