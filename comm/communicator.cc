@@ -135,19 +135,19 @@ struct Communicator::Impl {
     if (!is_plain(call_options)) return start(std::move(call), call_options);
     const auto* const known = known_calls.find(call.kind, call.in, call.out, call.op);
     if (known == nullptr) return start(std::move(call), call_options);
-    const std::uint32_t number = world.next_call();
-    const TeamCall part{.id = {world.tag(), number},
+    call.number = world.next_call();
+    const TeamCall part{.id = {world.tag(), call.number},
                         .fingerprint = known->fingerprint,
                         .group = &world,
                         .in = call.in,
                         .out = call.out};
-    return engine.start(*known->team, part, [&] {
+    call.algorithm = known->fingerprint.algorithm;
+    call.team = known->team;
+    const auto whole = [&] {
       complete(call, call_options, world);
-      call.algorithm = known->fingerprint.algorithm;
-      call.team = known->team;
-      call.number = number;
       return call;
-    });
+    };
+    return engine.start(*known->team, part, std::ref(whole));  // a reference needs no heap
   }
 
   static bool is_plain(const CallOptions& call_options) noexcept {

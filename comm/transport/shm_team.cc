@@ -51,6 +51,7 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
   for (int i = 0; i < kDTypes * kOps; ++i) {
     combines_.emplace_back(static_cast<DType>(i / kOps), static_cast<ReduceOp>(i % kOps));
   }
+  for (Seat& it : seats_) it.members.reserve(segments.size());
   for (const ShmSegment* segment : segments) {
     Peer& it = peers_.emplace_back();
     if (segment == nullptr && static_cast<int>(peers_.size()) != rank_ + 1) continue;

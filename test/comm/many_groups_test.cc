@@ -2,48 +2,18 @@
 // no descriptors, no threads; and the last ones are as much work as the first, as not one block of
 // memory is kept in which to look for a group: what does not grow is no slower to search.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <random>
 
 #include "comm/communicator.h"
 #include "comm/transport/inproc.h"
+#include "test/support/heap_count.h"
 #include "test/support/usage.h"
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-std::atomic<std::int64_t> blocks{0};  // of memory in use
-std::atomic<std::int64_t> bytes{0};   // in them
-
-}  // namespace
-
-// Every allocation of this program counts. Not inlined: GCC 12 would take them for no pair.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  void* const memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  ++allocations;
-  ++blocks;
-  bytes += static_cast<std::int64_t>(malloc_usable_size(memory));
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  if (memory == nullptr) return;
-  --blocks;
-  bytes -= static_cast<std::int64_t>(malloc_usable_size(memory));
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  operator delete(memory);
-}
 
 namespace motley {
 namespace {
@@ -101,20 +71,19 @@ class World {
 
 struct Cost {
   std::uint64_t allocations;
-  double us;  // per group; printed, as a machine has other things to do
-  // In use afterwards, whoever has them.
-  std::int64_t blocks;
-  std::int64_t bytes;
+  double us;              // per group; printed, as a machine has other things to do
+  test::HeapCount after;  // whoever has them
 };
 
 Cost cost_of_a_thousand(World& world) {
   constexpr int kGroups = 1'000;
   world.draw_again();
-  const std::uint64_t before = allocations;
+  const test::HeapCount before = test::heap_count();
   const auto start = std::chrono::steady_clock::now();
   world.run(kGroups);
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
-  return {allocations - before, time.count() / kGroups, blocks, bytes};
+  const test::HeapCount after = test::heap_count();
+  return {after.allocations - before.allocations, time.count() / kGroups, after};
 }
 
 // Fewer than a thousandth of the groups: tables that all share may still grow a little.
@@ -135,9 +104,9 @@ TEST(ManyGroups, Scenario28CostNothingAfterTheirLastCall) {
   std::printf("a group after 5,000 others: %.1f us, after 99,000: %.1f us\n", first.us, last.us);
   EXPECT_GT(first.allocations, 1'000u);
   EXPECT_LE(last.allocations, first.allocations + first.allocations / 100);
-  EXPECT_GT(first.blocks, 0);
-  EXPECT_LE(last.blocks, first.blocks + kBlocksForAll);
-  EXPECT_LE(last.bytes, first.bytes + 1'000 * kBlocksForAll);
+  EXPECT_GT(first.after.blocks, 0);
+  EXPECT_LE(last.after.blocks, first.after.blocks + kBlocksForAll);
+  EXPECT_LE(last.after.bytes, first.after.bytes + 1'000 * kBlocksForAll);
 }
 
 }  // namespace

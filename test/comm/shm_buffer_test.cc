@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <barrier>
 #include <bit>
 #include <csignal>
 #include <numeric>
@@ -17,6 +18,7 @@
 #include "comm/transport/shm_heap.h"
 #include "comm/transport/team.h"
 #include "test/support/forked_ranks.h"
+#include "test/support/heap_count.h"
 #include "test/support/joined.h"
 #include "test/support/rank_runner.h"
 
@@ -285,6 +287,36 @@ TEST(ShmProcesses, TouchNoNewPagesOnceTheyAreWarm) {
     return faults <= 20;  // 300 calls; 20 leave room for what is not ours
   });
   for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank;
+}
+
+// Rank 1 comes when rank 0 has shown what it has, so its small calls are over as they begin. A
+// large one waits, and takes no more for 4 MB than what notes that.
+TEST(ShmTeam, TakesNothingFromTheHeapForACallLikeOneBefore) {
+  std::barrier<> shown(2);
+  run_ranks_on("shm", 2, [&shown](Communicator& comm) {
+    const auto bytes_of_last = [&](const std::function<Request()>& call) {
+      std::uint64_t bytes = 0;
+      for (int i = 0; i < 8; ++i) {  // more than there are slots before they are used again
+        Request early = comm.rank() == 0 ? call() : Request();
+        shown.arrive_and_wait();
+        if (comm.rank() == 1) {
+          const test::ThreadHeapCount count;
+          call().wait();
+          bytes = count.bytes();
+        }
+        early.wait();
+      }
+      return bytes;
+    };
+    for (const std::size_t n : {2, 200, 1000, 100'000, 1'000'000}) {
+      std::vector<float> in(n, 1.f), out(n);
+      const std::uint64_t most = n <= 1000 ? 0 : 16 << 10;
+      EXPECT_LE(bytes_of_last([&] { return comm.all_reduce(in, ReduceOp::kMax); }), most) << n;
+      EXPECT_LE(bytes_of_last([&] { return comm.all_reduce(in, out, ReduceOp::kMax); }), most) << n;
+      EXPECT_LE(bytes_of_last([&] { return comm.all_to_all(in, in); }), most) << n;
+      EXPECT_LE(bytes_of_last([&] { return comm.all_to_all(in, out); }), most) << n;
+    }
+  });
 }
 
 void call(Communicator& comm, CallKind kind, std::size_t block) {
