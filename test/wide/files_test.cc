@@ -1,5 +1,6 @@
 // Shows that compressed files, several files and any number of threads give the same rows, and that
 // files that were cut or damaged are refused.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -48,6 +50,37 @@ class Files : public testing::Test {
     std::string out(ZSTD_compressBound(bytes.size()), '\0');
     out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
     return out;
+  }
+  // A member with these header fields (FTEXT 1, FHCRC 2, FEXTRA 4, FNAME 8, FCOMMENT 16).
+  static std::string with_header(int flags, const std::string& plain_member) {
+    std::string header = plain_member.substr(0, 10);
+    header[3] = static_cast<char>(flags);
+    if ((flags & 4) != 0) header += std::string("\x05\0ab\0cd", 7);
+    if ((flags & 8) != 0) header += std::string("n.txt\0", 6);
+    if ((flags & 16) != 0) header += std::string("said\0", 5);
+    if ((flags & 2) != 0) {
+      const auto crc = crc32(0, reinterpret_cast<const Bytef*>(header.data()),
+                             static_cast<unsigned>(header.size()));
+      header += {static_cast<char>(crc & 0xff), static_cast<char>(crc >> 8 & 0xff)};
+    }
+    return header + plain_member.substr(10);
+  }
+  // What gives each of these few bytes by itself.
+  static int by_byte(const std::string& bytes) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_DIRECT | O_NONBLOCK), 0);
+    EXPECT_GE(fcntl(ends[1], F_SETPIPE_SZ, 1 << 20), 1 << 20);
+    for (const char& byte : bytes) EXPECT_EQ(::write(ends[1], &byte, 1), 1);
+    close(ends[1]);
+    return ends[0];
+  }
+  std::string refused(const std::string& bytes) const {
+    try {
+      read_file(write("bad", bytes));
+      return "no error";
+    } catch (const Error& e) {
+      return e.what();
+    }
   }
   static void expect_same(const Dataset& a, const Dataset& b) {
     EXPECT_TRUE(a.ids == b.ids && a.values == b.values && a.labels == b.labels &&
@@ -111,14 +144,6 @@ TEST_F(Files, ThatAreCutOrDamagedWhileCompressedAreRefused) {
 // Its header, and the checksum and size at its end. What follows a member must be one.
 TEST_F(Files, OfGzipAreCheckedToTheirEnds) {
   const std::string whole = gzip(text_);
-  const auto refused = [this](const std::string& bytes) {
-    try {
-      read_file(write("bad", bytes));
-      return std::string("no error");
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-  };
   for (const std::size_t at : {std::size_t{2}, whole.size() - 8, whole.size() - 1}) {
     std::string bytes = whole;
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
@@ -127,6 +152,38 @@ TEST_F(Files, OfGzipAreCheckedToTheirEnds) {
   EXPECT_THAT(refused(whole + "1 1:1\n0 2:1\n"), HasSubstr("gzip data is damaged (no header)"));
   for (const std::size_t left : {4, 9, 11, 18}) {
     EXPECT_THAT(refused(whole + whole.substr(0, left)), HasSubstr("truncated")) << left;
+  }
+}
+
+// Every set of the fields that a header may have, in members that follow one another.
+TEST_F(Files, OfGzipMayHaveAnyHeaderAndComeByteByByte) {
+  const Dataset once = parse_text("1 1:1\n0 2:1\n", "t");
+  const Dataset twice = parse_text("1 1:1\n0 2:1\n1 1:1\n0 2:1\n", "t");
+  for (int flags = 0; flags < 32; ++flags) {
+    const std::string member = with_header(flags, gzip("1 1:1\n0 2:1\n"));
+    expect_same(read_file(write("gz", member)), once);
+    for (const std::string& bytes : {member + member, member + member + std::string(9, '\0')}) {
+      const int pipe = by_byte(bytes);
+      expect_same(read_file("/dev/fd/" + std::to_string(pipe)), twice);
+      close(pipe);
+    }
+    if ((flags & 2) == 0) continue;
+    std::string bad = member;
+    bad[4] = static_cast<char>(bad[4] ^ 1);  // its time, which only that checksum is of
+    EXPECT_THAT(refused(bad), HasSubstr("the checksum of its header differs")) << flags;
+  }
+  std::string reserved = gzip("1 1:1\n");
+  reserved[3] = 0x20;
+  EXPECT_THAT(refused(reserved), HasSubstr("unknown flags"));
+}
+
+// As tapes pad them.
+TEST_F(Files, OfGzipMayEndInZerosOnly) {
+  const Dataset all = parse_text(text_, "t");
+  const std::string padded = gzip(text_) + std::string(1'000'000, '\0');
+  expect_same(read_file(write("gz", padded)), all);
+  for (const std::string& more : {std::string("x"), gzip("1 1:1\n")}) {
+    EXPECT_THAT(refused(padded + more), HasSubstr("more than zeros behind its end"));
   }
 }
 
