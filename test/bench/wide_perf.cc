@@ -1,7 +1,7 @@
 // How fast wide models train, beside other programs and beside what memory allows.
 //
 //   krows/s      thousand rows in a second of an epoch, reading left out: the mean of a run's
-//                epochs, of the best of all rounds
+//                epochs, of the median of all rounds
 //   per CPU-s    thousand rows in a second of processor time, times the threads: what it would be
 //                on a machine that does nothing else
 //   limit        thousand rows a second that memory allows, if each feature's weights were read and
@@ -10,10 +10,10 @@
 //                used often stay in caches, so that a share above 100 % is possible.
 //   times        ours by the peer's, at the thread count where the peer is better, by CPU time, too
 //
-// Peers run in turns with ours. Their epoch is the difference of a long and a short run, by the
-// number of epochs between; a run before these is not counted, as it makes the files that they read
-// afterwards instead of text. --threads that share cores with others' work tell little by the
-// clock.
+// Peers run in turns with ours. Their epoch is the difference of a long and a short run of one
+// round, by the number of epochs between, of the median of all rounds, as ours; a run before these
+// is not counted, as it makes the files that they read afterwards instead of text. --threads that
+// share cores with others' work tell little by the clock.
 //
 //   wide_perf --train rows.ffm --versus --libffm=path/of/ffm-train --xlearn=python3 --vw=python3
 #include <fmt/format.h>
@@ -98,13 +98,13 @@ constexpr Cost kNever{std::numeric_limits<double>::infinity(),
                       std::numeric_limits<double>::infinity()};
 
 struct Ours {
-  Cost cost = kNever;
+  std::vector<Cost> costs;  // of an epoch, of each round
   TableShape table;
 };
 
 // The mean epoch of a run, but the first, which touches memory for the first time, as that of peers
 // is the mean of all but one.
-Ours our_cost(const Dataset& data, const Work& work) {
+void add_run(const Dataset& data, const Work& work, Ours& ours) {
   TrainOptions options{.epochs = work.epochs + 1, .threads = work.threads};
   options.model.kind = model_kind(work.model);
   options.model.factors = std::max(work.factors, 1);
@@ -115,14 +115,13 @@ Ours our_cost(const Dataset& data, const Work& work) {
   while (run.next_step()) {
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  Ours ours;
-  ours.cost = {wall.count() / work.epochs, (processor_seconds() - processor) / work.epochs};
+  ours.costs.push_back(
+      {wall.count() / work.epochs, (processor_seconds() - processor) / work.epochs});
   const Layout& layout = run.model().layout();
   const std::size_t bytes =
       sizeof(float) * (layout.width > 0 ? layout.factors_stride() : layout.linear_stride());
   ours.table = {.rows = layout.slots * bytes / ((bytes + 63) / 64 * 64),
                 .row_bytes = (bytes + 63) / 64 * 64};
-  return ours;
 }
 
 struct Row {
@@ -132,12 +131,10 @@ struct Row {
 
 void measure(const Dataset& data, const TrainingFiles& files, const std::vector<Peer>& peers,
              const Work& work, Row& row) {
-  const Ours ours = our_cost(data, work);
-  keep_best(row.ours.cost, ours.cost);
-  row.ours.table = ours.table;
+  add_run(data, work, row.ours);
   Work longer = work;  // of peers, whose reading must not drown what is measured
   if (work.model == "lr") longer.epochs *= 10;
-  if (work.model == "fm") longer.epochs *= 3;
+  if (work.model == "fm" || work.model == "ffm") longer.epochs *= 3;
   for (const Peer& peer : peers) {
     PeerRuns runs = row.peers[peer.name];
     if (runs.add(peer, longer, files)) {
@@ -164,7 +161,7 @@ void print(const std::string& model, const std::map<int, Row>& by_threads, doubl
     }
   }
   for (const auto& [threads, row] : by_threads) {
-    const Cost& cost = row.ours.cost;
+    const Cost cost = median(row.ours.costs);
     const double limit = random_rows_per_second(row.ours.table, threads) / features;
     const double speed = thousands(rows, cost.processor / threads);
     fmt::print("{:5} {:18} {:2} threads {:9.0f} {:9.0f}  limit {:7.0f}  share {:4.0f} %", model,
@@ -197,8 +194,8 @@ void run() {
   const Dataset data = FLAGS_train.empty() ? drawn(200'000) : read_file(FLAGS_train);
   const auto rows = static_cast<double>(data.rows());
   const double features = static_cast<double>(data.entries()) / rows;
-  fmt::print("{} rows of {:.1f} features, best of {} rounds of {} epochs\n", data.rows(), features,
-             FLAGS_rounds, FLAGS_epochs);
+  fmt::print("{} rows of {:.1f} features, median of {} rounds of {} epochs\n", data.rows(),
+             features, FLAGS_rounds, FLAGS_epochs);
   for (const Peer& peer : peers) {
     if (!peer.what.empty()) fmt::print("{}: {}\n", peer.name, peer.what);
   }

@@ -194,37 +194,37 @@ Cost reading_cost(const Peer& peer, const TrainingFiles& files) {
           first.processor - std::min(a.processor, b.processor)};
 }
 
+Cost median(const std::vector<Cost>& costs) {
+  const auto middle = [&](double Cost::*what) {
+    std::vector<double> sorted;
+    for (const Cost& cost : costs) sorted.push_back(cost.*what);
+    std::ranges::sort(sorted);
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  };
+  return {middle(&Cost::wall), middle(&Cost::processor)};
+}
+
 bool PeerRuns::add(const Peer& peer, Work work, const TrainingFiles& files) {
   const int epochs = std::max(work.epochs, 2);
   work.epochs = 1;
   const auto short_command = peer.command(work, files);
   if (short_command.empty()) return false;
   // Of the first run some make a file of their own, which all others read instead of the text.
-  if (!short_run_) timed_run(short_command, files.folder);
+  if (epochs_.empty()) timed_run(short_command, files.folder);
   const TimedRun one = timed_run(short_command, files.folder);
   work.epochs = epochs;
   const TimedRun many = timed_run(peer.command(work, files), files.folder);
-  more_ = epochs - 1;
+  double more = epochs - 1;
   if (peer.epochs_made) {
     const auto first = peer.epochs_made(one.output);
     const auto all = peer.epochs_made(many.output);
     if (!first || !all || *all <= *first) {
       throw Error(ErrorCode::kInvalid, peer.name + ": no number of epochs in its output");
     }
-    more_ = *all - *first;
+    more = *all - *first;
   }
-  const auto keep = [](std::optional<Cost>& best, const TimedRun& r) {
-    if (!best) best = Cost{r.wall, r.processor};
-    best = Cost{std::min(best->wall, r.wall), std::min(best->processor, r.processor)};
-  };
-  keep(short_run_, one);
-  keep(long_run_, many);
+  epochs_.push_back({(many.wall - one.wall) / more, (many.processor - one.processor) / more});
   return true;
-}
-
-Cost PeerRuns::epoch() const {
-  return {(long_run_->wall - short_run_->wall) / more_,
-          (long_run_->processor - short_run_->processor) / more_};
 }
 
 }  // namespace motley::wide

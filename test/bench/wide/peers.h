@@ -51,19 +51,21 @@ struct Cost {
 // a run on the text, less the quicker of two more.
 Cost reading_cost(const Peer& peer, const TrainingFiles& files);
 
-// The quickest of some runs of one epoch, and of some of many, which differ in training alone: an
-// uncounted run comes before the first.
+// The median, wall and processor time each by itself; of an even number the mean of the middle two.
+Cost median(const std::vector<Cost>& costs);
+
+// Runs of one epoch and of many, which differ in training alone: an uncounted run comes before the
+// first. Each is compared with that of its own round, as the quickest of all rounds may have met
+// quieter moments in one of them than in the other.
 class PeerRuns {
  public:
   // Runs both once more. Returns false where the peer cannot do the work; throws Error where it
   // fails.
   bool add(const Peer& peer, Work work, const TrainingFiles& files);
-  Cost epoch() const;
+  Cost epoch() const { return median(epochs_); }
 
  private:
-  std::optional<Cost> short_run_;
-  std::optional<Cost> long_run_;
-  double more_ = 1;  // epochs of the long run
+  std::vector<Cost> epochs_;  // of each round
 };
 
 }  // namespace motley::wide
