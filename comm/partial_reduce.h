@@ -24,6 +24,10 @@
 // where their sum would not be, too: then they are weighed first, with other roundings. A member
 // that dies in mid-reduce costs its group a retry with the survivors. A controller that dies costs
 // the grouping until it is back.
+//
+// A rank of the communicator may be waited for from its first average(), or announcement of one, to
+// leave(). Ranks that have not come to that yet are expected for two leases (Options::lease) after
+// the first has; then groups are formed as if they were not there, until they come.
 #pragma once
 
 #include <cstddef>
@@ -149,8 +153,8 @@ class PartialReducer {
 
   // The same for a worker that comes late, or comes back: what is in `data` counts nothing, and
   // becomes the average of the next group, which has this rank as an extra member; nobody waits for
-  // it. `step` is its count of steps so far. Optimizer state that shall come along is part of
-  // `data`. Not for integers.
+  // it, nor for its first average() or announcement after that. `step` is its count of steps so
+  // far. Optimizer state that shall come along is part of `data`. Not for integers.
   PartialResult join(View data, std::int64_t step, StreamRef stream = {});
 
   // This worker makes no more steps, once all of its last group have the average. Idempotent; the

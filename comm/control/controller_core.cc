@@ -13,7 +13,6 @@ namespace motley {
 namespace {
 
 constexpr int kScansPerLease = 8;
-constexpr int kLeasesToComeBack = 2;
 constexpr Duration kHeldUp =
     std::chrono::milliseconds(100);  // later than this is not ordinary jitter
 
@@ -138,7 +137,7 @@ void ControllerCore::begin_epoch_after(std::uint32_t last) {
   config_.epoch = ((last >> kRestartsShift) + 1) << kRestartsShift | own;
   groups_.begin_epoch(config_.epoch);
   remembers_ = false;
-  rebuilt_ = now_ + kLeasesToComeBack * config_.lease;
+  rebuilt_ = now_ + kLeasesToCome * config_.lease;
   for (const Member& each : members_) {
     if (each.state != State::kLive) continue;
     send(each.identity, {.type = MessageType::kWelcome, .number = config_.lease.count()});
@@ -195,6 +194,7 @@ void ControllerCore::on_time(TimePoint now) {
     if (late > kHeldUp) each.heard += late;
   }
   if (now >= rebuilt_) give_up_absent();
+  if (now >= gathered_) give_up_strangers();
   for (int rank = 0; rank < config_.size; ++rank) {
     const Member& each = member(rank);
     if (each.state != State::kLive || now - each.heard < config_.lease) continue;

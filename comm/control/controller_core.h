@@ -12,6 +12,9 @@
 //   supplies    SupplyDesk hands numbers out to ranks, and again what the dead held
 //   grouping    Matchmaker forms the groups, GroupTable ends them: every kReady gets in the end
 //               one group, kSolo or error, unless its rank dies, leaves or withdraws it
+//   present     a rank that has not come to the grouping so far is waited for no longer than two
+//               leases after the first that has; one that has only taken a model, not at all. It
+//               counts from when it first says that it is, or will be, ready with what counts
 //   announced   a rank that says when it will be ready is in the queue a round trip before that,
 //               and as much earlier as it wants to know its group, and has its answer when it is.
 //               Should it be late by more than it usually is, or not come at all, it is dropped
@@ -115,7 +118,8 @@ class ControllerCore {
     LaneState lanes[kLanes];  // by Lane
     std::string progress;     // as its latest sign of life told it
     TimePoint progress_time{};
-    bool trains = true;        // has not left the grouping
+    bool trains = true;        // groups wait for it: it has not left the grouping, or not come yet
+    bool gave = false;         // has been ready with what counts, since it came
     ReadyNote note;            // of its last kReady or kFail
     std::int64_t version = 0;  // of the average of its last group
     Held held = Held::kNothing;
@@ -146,6 +150,7 @@ class ControllerCore {
   bool remembers_all();
   static constexpr const char* kDidNotComeBack =
       "it did not come back to the restarted controller in time";
+  static constexpr int kLeasesToCome = 2;
   void give_up_absent();
   void heartbeat(int rank, const Message& message);
   void exited(int rank, const Message& message);
@@ -171,6 +176,7 @@ class ControllerCore {
   void withdraw(int rank);
   // `rank` can form no more groups: it is gone, or has left them.
   void stop_training(int rank, AbortReason why);
+  void give_up_strangers();
   void release(int rank, const GroupTag& tag);
   bool begins_as_announced(int rank, const Message& message);
   void ready_as_announced(int rank, const Message& message);
@@ -216,8 +222,9 @@ class ControllerCore {
   Matchmaker matchmaker_;
   GroupTable groups_;
   MetricsKeeper metrics_;
-  TimePoint rebuilt_ = TimePoint::max();  // until when ranks of the epoch before may come back
-  bool remembers_ = true;                 // what the controller before knew, or there was none
+  TimePoint rebuilt_ = TimePoint::max();   // until when ranks of the epoch before may come back
+  bool remembers_ = true;                  // what the controller before knew, or there was none
+  TimePoint gathered_ = TimePoint::max();  // until when ranks that have not come yet count
   SupplyDesk supplies_;
   // When what ranks announced is due: first to be in the queue, then to begin.
   std::set<std::pair<TimePoint, int>> due_;

@@ -159,7 +159,13 @@ void ControllerCore::ready(int rank, const Message& message) {
 
 void ControllerCore::enqueue(int rank) {
   Member& sender = member(rank);
-  if (!std::exchange(sender.trains, true)) matchmaker_.add(rank);
+  if (sender.note.gives) {
+    sender.gave = true;
+    if (gathered_ == TimePoint::max()) gathered_ = now_ + kLeasesToCome * config_.lease;
+    if (!std::exchange(sender.trains, true)) matchmaker_.add(rank);
+  } else if (!sender.gave && std::exchange(sender.trains, false)) {
+    matchmaker_.retire(rank);  // until it has something to give
+  }
   if (sender.announced) {
     const Announced& announced = *sender.announced;
     const TimePoint enters = announced.expected - announced.round_trip - announced.ahead;
@@ -218,9 +224,25 @@ void ControllerCore::stop_training(int rank, AbortReason why) {
   matchmaker_.remove(rank);
   forget_announcement(rank);
   member(rank).held = Held::kNothing;
+  member(rank).gave = false;
   if (std::exchange(member(rank).trains, false)) matchmaker_.retire(rank);
   if (const auto verdict = groups_.remove(rank, why)) announce(*verdict);
   form_groups();  // fewer participants may mean smaller groups
+}
+
+// Ranks that have said nothing of groups are not waited for any more; they may come yet. Should all
+// that did come be gone, the next one to come waits for others as the first did.
+void ControllerCore::give_up_strangers() {
+  const auto has_come = [](const Member& each) { return each.trains && each.grouped; };
+  if (std::none_of(members_.begin(), members_.end(), has_come)) {
+    gathered_ = TimePoint::max();
+    return;
+  }
+  for (int rank = 0; rank < config_.size; ++rank) {
+    if (member(rank).grouped) continue;
+    if (std::exchange(member(rank).trains, false)) matchmaker_.retire(rank);
+  }
+  form_groups();
 }
 
 void ControllerCore::form_groups() {

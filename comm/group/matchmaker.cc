@@ -89,13 +89,18 @@ void Matchmaker::remove(int rank) {
   --waiting_;
 }
 
+int Matchmaker::givers() const {
+  const auto trains = [this](int rank) { return graph_.trains(rank); };
+  return training() - static_cast<int>(std::count_if(takers_.begin(), takers_.end(), trains));
+}
+
 std::vector<int> Matchmaker::next(TimePoint now) {
   hold_until_ = TimePoint::max();
   if (now < gather_until_ && training() < static_cast<int>(workers_.size())) {
     if (waiting() > 0) hold_until_ = gather_until_;
     return {};
   }
-  const int givers = training() - static_cast<int>(takers_.size());
+  const int givers = this->givers();
   if (givers <= 0) alone_ = takers_.size();
   alone_ = std::min(alone_, takers_.size());
   if (alone_ > 0) {
@@ -230,7 +235,7 @@ std::vector<int> Matchmaker::form(int givers, TimePoint now) {
     remove(rank);
     Worker& each = worker(rank);
     waited += now - each.since;
-    each.steps = true;
+    each.steps = graph_.trains(rank);
     each.formed = now;
   }
   std::sort(members.begin(), members.end());

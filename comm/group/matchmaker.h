@@ -43,11 +43,14 @@ class Matchmaker {
   void retire(int rank);
 
   struct Arrival {
-    bool gives = true;  // false: it is an extra member of the next group, and nobody waits for it
+    // False: it is an extra member of the next group, and nobody waits for it, whether it trains
+    // or not.
+    bool gives = true;
     Sketch sketch{};
     double moved = 0;
   };
-  // `rank`, which trains, waits for a group, behind those who wait already. It must not be waiting.
+  // `rank`, which trains if it gives, waits for a group, behind those who wait already. It must not
+  // be waiting.
   void ready(int rank, const Arrival& arrival, TimePoint now);
   // `rank` waits no more. Does nothing if it did not wait.
   void remove(int rank);
@@ -83,6 +86,7 @@ class Matchmaker {
 
   Worker& worker(int rank) { return workers_[static_cast<std::size_t>(rank)]; }
   const Worker& worker(int rank) const { return workers_[static_cast<std::size_t>(rank)]; }
+  int givers() const;  // that may come
   void pick(int wanted);
   bool is_one_component();
   // Until when the group in members_ is to be held; `now` if it is not.

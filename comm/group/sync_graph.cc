@@ -1,5 +1,6 @@
 #include "comm/group/sync_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace motley {
@@ -52,7 +53,8 @@ void SyncGraph::join(const std::vector<int>& members) {
     node(other).parent = root;
     node(root).ranks += node(other).ranks;
   }
-  joins_ += static_cast<std::int64_t>(members.size()) - 1;
+  const auto trained = [this](int rank) { return trains(rank); };
+  joins_ += std::max<std::int64_t>(std::count_if(members.begin(), members.end(), trained), 1) - 1;
   end_span_if_over();
 }
 

@@ -19,9 +19,10 @@ class SyncGraph {
   // `rank` trains from now on, or no more. What it averaged stays true.
   void add(int rank);
   void remove(int rank);
-  // A group: of ranks that train.
+  // A group; some of its members may not train.
   void join(const std::vector<int>& members);
 
+  bool trains(int rank) const { return nodes_[static_cast<std::size_t>(rank)].trains; }
   // Of `rank`, as the number of one of its ranks.
   int component(int rank);
   // Of ranks that train.

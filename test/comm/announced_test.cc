@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <utility>
 
 #include "test/comm/control_world.h"
 #include "test/comm/formation.h"
@@ -270,6 +271,48 @@ TEST(Announced, WaitsForNoneThatChangesItsMind) {
   EXPECT_EQ(changes, 1);
   EXPECT_EQ(timed.world().at(2).phase, Rank::kFinished);
   EXPECT_LT(timed.longest_wait(), 100);
+}
+
+// Two that had announced were late together, and the others went on without them, of which a new
+// controller has heard nothing: neither of the two may take the other's question for an answer.
+TEST(Restart, LetsNoneBeginWhomOnlyOthersThatAskVouchFor) {
+  World world(4, 4, 1, seconds(1), false);
+  const auto talk = [&world](int speakers) {  // those below
+    for (bool more = true; std::exchange(more, false);) {
+      for (const Packet& packet : world.take_packets()) {
+        if (packet.rank >= speakers) continue;
+        world.deliver(packet);
+        more = true;
+      }
+    }
+  };
+  const auto pass = [&](int speakers) {
+    world.pass_time(world.now() + seconds(0.1));
+    talk(speakers);
+  };
+  for (const int rank : {0, 1}) world.announce(rank, seconds(0.1), seconds(0.01));
+  for (const int rank : {2, 3}) world.end_step(rank);
+  talk(4);
+  for (int tick = 0; tick < 20 && !world.is_told(2); ++tick) pass(4);
+  ASSERT_TRUE(world.is_told(2));  // that the two are late
+  for (const int rank : {2, 3}) world.fail(rank);
+  talk(4);
+  ASSERT_EQ(world.at(2).tag.attempt, 1u);
+  world.restart_controller();
+  for (const int rank : {0, 1}) world.end_step(rank);
+  for (int tick = 0; !world.settled() && tick < 100; ++tick) {
+    pass(tick < 5 ? 2 : 4);
+    for (int rank = 0; rank < 4; ++rank) {
+      if (world.may_complete(rank)) world.complete(rank);
+      if (world.at(rank).phase == Rank::kStepping) world.end_step(rank);  // to leave
+    }
+  }
+  EXPECT_TRUE(world.settled()) << world.to_text();
+  EXPECT_EQ(world.violation(), "");
+  for (const int rank : {2, 3}) {
+    ASSERT_EQ(world.at(rank).outcomes.size(), 1u);
+    EXPECT_EQ(world.at(rank).outcomes[0].tag.attempt, 1u);
+  }
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ class Membership : public testing::Test {
     message.epoch = 1;
     core.on_message("id" + std::to_string(rank), message, now);
   }
-  void ready(int rank, int group_size) {
-    const ReadyNote note{.grouping = {.group_size = group_size}};
+  void ready(int rank, int group_size) { ready(rank, {.grouping = {.group_size = group_size}}); }
+  void ready(int rank, const ReadyNote& note) {
     say(rank, {.type = MessageType::kReady, .seq = ++seq, .value = encode(note)});
   }
   void fail(int rank, const GroupTag& tag, int suspect, int group_size) {
@@ -47,6 +47,16 @@ class Membership : public testing::Test {
   }
   void done(int rank, const GroupTag& tag) {
     say(rank, {.type = MessageType::kDone, .seq = ++seq, .tag = tag});
+  }
+  // All that wait are `ranks`: they are in one group, and complete it.
+  void average(const std::vector<int>& ranks) {
+    const auto told = take(MessageType::kGroup);
+    EXPECT_THAT(told, SizeIs(ranks.size()));
+    for (const auto& [rank, group] : told) {
+      EXPECT_EQ(group.ranks, ranks);
+      done(rank, group.tag);
+    }
+    take();
   }
   // Time passes with signs of life of `ranks` alone.
   void pass(Duration time, const std::vector<int>& ranks) {
@@ -157,6 +167,63 @@ TEST_F(Membership, Scenario30ANewcomerLeavesARunningGroupAlone) {
   const auto next = take(MessageType::kGroup);
   ASSERT_THAT(next, SizeIs(2));
   EXPECT_THAT(next[0].second.ranks, ElementsAre(2, 3));
+}
+
+// Ranks that are there, and do not average, hold the others up for two leases, once; when they
+// come, they count.
+TEST_F(Membership, PartialScenario3RanksThatNeverAverageHoldNobodyUp) {
+  join({0, 1, 2, 3});
+  ready(0, 3);
+  pass(kLease, {0, 1, 2, 3});
+  ready(1, 3);
+  pass(kLease - kHeartbeat, {0, 1, 2, 3});
+  EXPECT_THAT(take(MessageType::kGroup), IsEmpty());  // they may still come
+  pass(kHeartbeat + kLease / 8, {0, 1, 2, 3});
+  average({0, 1});
+  for (const int rank : {0, 1}) ready(rank, 3);
+  average({0, 1});
+  ready(2, 3);
+  ready(0, 3);
+  EXPECT_THAT(take(MessageType::kGroup), IsEmpty());  // now there are three to wait for
+  ready(1, 3);
+  average({0, 1, 2});
+  for (const int rank : {0, 1, 2}) core.report_lost(rank, "the test ended it");
+  take();
+  ready(3, 3);
+  pass(kHeartbeat, {3});  // for more to come to this other training
+  EXPECT_THAT(take(MessageType::kSolo), SizeIs(1));
+}
+
+// Of those that come first all die: whoever comes after that waits for the rest anew.
+TEST_F(Membership, PartialScenario3TheNextToComeWaitsForTheRestAgain) {
+  join({0, 1, 2, 3});
+  ready(2, 3);
+  core.report_lost(2, "the test ended it");
+  pass(3 * kLease, {0, 1, 3});
+  ready(0, 3);
+  pass(2 * kLease - kHeartbeat, {0, 1, 3});
+  EXPECT_THAT(take(MessageType::kSolo), IsEmpty());
+  pass(2 * kHeartbeat, {0, 1, 3});
+  EXPECT_THAT(take(MessageType::kSolo), SizeIs(1));
+}
+
+// A joiner that has the model of the others, and makes no step with it, stalls nobody; from when it
+// announces one, it counts.
+TEST_F(Membership, PartialScenario3AJoinerThatStallsStallsNobody) {
+  join({0, 1, 2, 3});
+  ready(3, {.grouping = {.group_size = 4}, .gives = false});
+  for (const int rank : {0, 1, 2}) ready(rank, 4);
+  average({0, 1, 2, 3});
+  for (int step = 0; step < 3; ++step) {
+    for (const int rank : {0, 1, 2}) ready(rank, 4);
+    average({0, 1, 2});  // at once
+  }
+  EXPECT_EQ(core.metrics().training, 3);
+  ready(3, {.grouping = {.group_size = 4}, .eta = seconds(0.1)});
+  for (const int rank : {0, 1, 2}) ready(rank, 4);
+  EXPECT_THAT(take(MessageType::kGroup), IsEmpty());
+  pass(kHeartbeat, {0, 1, 2, 3});
+  EXPECT_THAT(take(MessageType::kGroup), SizeIs(4));
 }
 
 // Partial scenarios 16 and 31: a controller is started in the place of one that died. It asks who
