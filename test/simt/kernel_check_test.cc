@@ -6,6 +6,7 @@
 #include "test/simt/meeting_kernels.h"
 #include "test/simt/planted_kernels.h"
 #include "test/support/simt/check.h"
+#include "test/support/simt/turns.h"
 
 namespace motley::test {
 namespace {
@@ -215,6 +216,18 @@ TEST(Costs, CountDivergentBranches) {
   const Report report = checked([&] { loops(data.data(), 4); });
   EXPECT_EQ(report.total().divergent_branches, 2u * 3) << report.text();
   EXPECT_EQ(checked([&] { loops(data.data(), 1); }).total().divergent_branches, 0u);
+}
+
+TEST(AtOnce, BlocksTakeTurnsAtTheirBarriers) {
+  const auto seen = [](unsigned blocks) {
+    const simt::AtOnce at_once(blocks);
+    const Floats data(4);
+    reads_meets_adds(data.data());
+    return data.read();
+  };
+  EXPECT_THAT(seen(1), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(seen(2), ElementsAre(3, 0, 0, 1)) << "the third begins when the first has ended";
+  EXPECT_THAT(seen(8), ElementsAre(3, 0, 0, 0));
 }
 
 TEST(Checked, AddsUpLaunches) {

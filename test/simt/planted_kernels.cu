@@ -1,8 +1,8 @@
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 
-#include "comm/launch.cuh"
 #include "comm/kernel/tiles.cuh"
+#include "comm/launch.cuh"
 #include "test/simt/planted_kernels.h"
 
 namespace motley::test {
@@ -46,6 +46,12 @@ __global__ void last_kernel(float* data, bool planted) {
   for (unsigned i = 0; i < gridDim.x; ++i) sum += data[1 + i];
   data[0] = 0;
   data[1 + gridDim.x] = sum;
+}
+
+__global__ void reads_meets_adds_kernel(float* data) {
+  if (threadIdx.x == 0) data[1 + blockIdx.x] = data[0];
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(data, 1.0f);
 }
 
 __global__ void four_kernel(float4* data) { atomicAdd(data, make_float4(1, 2, 3, 4)); }
@@ -276,6 +282,10 @@ void adds_of_2_halves(float* data, Planted fault) {
 }
 void touches(float* data, const float* host, Planted fault) {
   launch(touch_kernel, kOne, {}, data, planted(fault) ? host : data + kThreads);
+}
+
+void reads_meets_adds(float* data) {
+  launch(reads_meets_adds_kernel, {.grid = 3, .block = kThreads}, {}, data);
 }
 
 void atomics_by_four(float* data) {

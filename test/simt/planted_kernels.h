@@ -56,6 +56,9 @@ void writes_of_2_doubles(float* data, Planted fault);
 void adds_of_4(float* data, Planted fault);
 void adds_of_2_halves(float* data, Planted fault);
 
+// Block b of three: data[1 + b] = data[0], a barrier, then data[0] grows by 1.
+void reads_meets_adds(float* data);
+
 // Costs, and atomics of vectors.
 void atomics_by_four(float* data);  // each of three blocks' threads adds 1, 2, 3, 4
 void strided(float* out, const float* in, int stride);            // reads in[stride * i]

@@ -136,6 +136,12 @@ TEST_P(DeviceEngine, ScoresAsTheCpuDoes) {
     ASSERT_NEAR(scores[i], expected[i], 1e-5f * (1 + std::abs(expected[i]))) << i;
 }
 
+// Row by row an update is that of a row, by batches of a batch.
+void count_as_batches(Trained& device, const Trained& cpu, std::size_t rows) {
+  EXPECT_EQ(device.state[Layout::kUpdates], static_cast<float>(rows));
+  device.state[Layout::kUpdates] = cpu.state[Layout::kUpdates];
+}
+
 // A tile whose slots are all hot is a batch; so is one whose slots are cold, if each has one edge.
 TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
   for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdaGrad, Optimizer::kFtrl}) {
@@ -154,9 +160,12 @@ TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
       const bool fits = GetParam().kind != ModelKind::kFfm;  // not all slots of an FFM
       const auto slots = static_cast<std::uint32_t>(model.layout().slots);
       if (!disjoint && !fits) continue;
-      const FlowShape shape{
-          .tile_rows = 120, .hot = disjoint ? 0 : slots, .replicas = disjoint ? 1u : 2u};
-      const Trained device = on_device(model, samples, update, {.shape = shape});
+      const FlowShape shape{.tile_rows = 120,
+                            .step_rows = 120,
+                            .hot = disjoint ? 0 : slots,
+                            .replicas = disjoint ? 1u : 2u};
+      Trained device = on_device(model, samples, update, {.shape = shape});
+      count_as_batches(device, cpu, samples.rows());
       EXPECT_LT(distance(device.state, cpu.state), 1e-5)
           << name(optimizer) << (disjoint ? ", cold" : ", hot");
       EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
@@ -179,7 +188,8 @@ TEST_P(DeviceEngine, StepsTheHottestMoreOftenBySgd) {
   const Trained cpu = on_cpu(model, samples, {.l2 = 1e-3f, .batch_rows = shape.step_rows});
   shape.blocks = 1;
   shape.hot = shape.hottest = static_cast<std::uint32_t>(model.layout().slots);
-  const Trained device = on_device(model, samples, {.l2 = 1e-3f}, {.shape = shape});
+  Trained device = on_device(model, samples, {.l2 = 1e-3f}, {.shape = shape});
+  count_as_batches(device, cpu, samples.rows());
   EXPECT_LT(distance(device.state, cpu.state), 1e-5);
   EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
 }

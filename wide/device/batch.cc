@@ -17,6 +17,15 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
+BatchArrays part_of(BatchArrays batch, std::uint32_t first, std::uint32_t n) noexcept {
+  batch.row_begin += first;
+  batch.labels += first;
+  if (batch.weights != nullptr) batch.weights += first;
+  if (batch.uniform) batch.values += first;
+  batch.rows = n;
+  return batch;
+}
+
 BatchMaker::BatchMaker(const Samples& samples, std::size_t slots, Sides sides)
     : samples_(samples),
       by_feature_(sides == Sides::kBoth),

@@ -44,6 +44,9 @@ struct BatchArrays {
   bool uniform = false;  // all edges of a row have one value
 };
 
+// Rows [first, first + n) of a batch by sample.
+BatchArrays part_of(BatchArrays batch, std::uint32_t first, std::uint32_t n) noexcept;
+
 enum class Sides : std::uint8_t { kBySample, kBoth };
 
 // Makes batches; keeps what memory it needs for the next one.

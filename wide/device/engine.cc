@@ -30,6 +30,7 @@ class DeviceFlow final : public Flow {
     assert(state.size() == layout_.size());
     if (rows.empty()) return 0;
     upload(state);
+    learnt_ = static_cast<std::uint64_t>(state[Layout::kUpdates]);
     const DeviceJob job = device_job(samples, options);
     double* const loss = loss_bytes_.view(1, DType::kFloat64).as<double>().data();
     const bool by_batch = options.batch_rows > 1;
@@ -94,8 +95,21 @@ class DeviceFlow final : public Flow {
   }
 
   void train_rows(const DeviceJob& job, const BatchArrays& batch, double* loss) {
-    const FlowShape shape = flow_.shape.tile_rows > 0 ? flow_.shape : flow_shape(job, batch.rows);
-    flow_on_device(job, batch, shape, loss, stream_.work());
+    if (flow_.shape.tile_rows > 0)
+      return flow_on_device(job, batch, flow_.shape, loss, stream_.work());
+    // More and more blocks share the model.
+    const FlowShape all = flow_shape(job, batch.rows);
+    for (std::uint32_t first = 0; first < batch.rows;) {
+      FlowShape shape = all;
+      shape.blocks = blocks_after(shape, learnt_);
+      const std::uint64_t doubled = std::max<std::uint64_t>(learnt_, 8 * shape.tile_rows);
+      const std::uint32_t left = batch.rows - first;
+      const auto rows = static_cast<std::uint32_t>(
+          shape.blocks == all.blocks ? left : std::min<std::uint64_t>(left, doubled));
+      flow_on_device(job, part_of(batch, first, rows), shape, loss, stream_.work());
+      first += rows;
+      learnt_ += rows;
+    }
   }
 
   void train_batch(const DeviceJob& job, const BatchArrays& batch, double* loss) {
@@ -126,6 +140,7 @@ class DeviceFlow final : public Flow {
   DeviceBuffer state_bytes_;
   DeviceBuffer loss_bytes_;
   std::optional<DeviceBuffer> sums_, slopes_, losses_, partial_, scores_;
+  std::uint64_t learnt_ = 0;  // rows, by the state as it is
   BatchStream stream_;
 };
 

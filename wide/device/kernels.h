@@ -67,21 +67,26 @@ void update_shared_on_device(const DeviceJob& job, std::uint32_t rows, const Dev
 struct FlowShape {
   unsigned blocks = 1;             // that share the model
   std::uint32_t tile_rows = 1024;  // between two updates of hot slots by a block
-  std::uint32_t step_rows = 256;   // and of the hottest, which most rows have
-  std::uint32_t hottest = 128;     // slots below it are the hottest
+  std::uint32_t step_rows = 64;    // and of the hottest, which most rows have
+  std::uint32_t hottest = 64;      // slots below it are the hottest
   std::uint32_t hot = 0;           // slots below it are hot
   std::uint32_t replicas = 1;      // of the gradients of hot slots
 };
 // Bytes of a block's shared memory that `shape` needs.
 std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept;
 // A shape that suits the model: as many hot slots, up to 2,048, as a block's shared memory holds.
-// SGD, whose steps grow with the rows that they sum up, makes more of them. `shared_bytes`: what a
-// block may have; 0: on the current device. Throws kInvalid where that does not hold an FFM's tile.
+// SGD, whose steps grow with the rows that they sum up, makes more of them. All blocks that the
+// rows have tiles for share the model; see blocks_after(). `shared_bytes`: what a block may have;
+// 0: on the current device. Throws kInvalid where that does not hold an FFM's tile.
 FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes = 0);
-// A row's slots are updated as it is scored: cold ones in the state at once, hot ones by the sum of
-// a tile's gradients (the hottest: of step_rows rows), which a block keeps in shared memory beside
-// the weights as they were when it began. Adds the losses, each before its row changed anything, to
-// *loss.
+// So many of the shape's blocks may share a model that has learnt `rows` rows. A block steps hot
+// slots without what others learn meanwhile, blocks x step_rows rows: too far, as all go the same
+// way. That must be a small part (a 64th) of what AdaGrad's sums, which shorten steps, are made of.
+unsigned blocks_after(const FlowShape& shape, std::uint64_t rows) noexcept;
+// A row's slots are updated as it is scored: cold ones in the state at once; hot ones by sums of
+// gradients, which a block keeps in shared memory beside the weights as they were when they began:
+// the hottest every step_rows rows, twice as many slots every second time, and so on, all at the
+// end of a tile. Adds the losses, each before its row changed anything, to *loss.
 //   bytes  a cold slot of FM: read 4k + 8 to gather and 4k to update, added to by atomics 8k + 8
 void flow_on_device(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
                     double* loss, StreamRef stream);

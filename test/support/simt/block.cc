@@ -60,6 +60,7 @@ void BlockRunner::place_threads() {
   }
   alive_ = size_;
   at_barrier_ = 0;
+  met_ = false;
   stopped_ = false;
 }
 
@@ -95,10 +96,12 @@ void BlockRunner::run_ready() {
       thread.strand.start(enter, &thread);
     }
     running = nullptr;
-    if (thread.strand.busy()) continue;
-    thread.state = Thread::State::kReturned;
-    --alive_;
-    if (at_barrier_ != 0 && at_barrier_ == alive_) leave_barrier();
+    if (!thread.strand.busy()) {
+      thread.state = Thread::State::kReturned;
+      --alive_;
+      if (at_barrier_ != 0 && at_barrier_ == alive_) leave_barrier();
+    }
+    if (std::exchange(met_, false) && on_met_) on_met_();
   }
 }
 
@@ -192,6 +195,7 @@ void BlockRunner::leave_barrier() {
     ready_.push_back(&thread);
   }
   at_barrier_ = 0;
+  met_ = true;
 }
 
 void BlockRunner::give_up(GivenUp why) {

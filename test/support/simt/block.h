@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "test/support/simt/fault.h"
@@ -67,6 +69,8 @@ class BlockRunner {
   // Runs `call` once for each thread. Throws kInvalid if the block cannot go on. `observer` may be
   // null.
   void run(const Shape& shape, uint3 block, const Call& call, Observer* observer);
+  // Called, outside all threads of the block, each time that they have met at a barrier.
+  void set_on_met(std::function<void()> on_met) { on_met_ = std::move(on_met); }
 
   // For threads of the block only. `place` is the next instruction of the kernel.
   std::uint64_t exchange(Thread& thread, std::uint32_t mask, Combine combine, std::uint64_t value,
@@ -103,6 +107,8 @@ class BlockRunner {
   unsigned alive_ = 0;
   unsigned at_barrier_ = 0;
   bool stopped_ = false;
+  bool met_ = false;  // since on_met_ was called
+  std::function<void()> on_met_;
   GivenUp given_up_;
   Observer* observer_ = nullptr;
 };

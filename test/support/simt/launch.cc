@@ -1,11 +1,15 @@
 #include "test/support/simt/launch.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
 #include "comm/device.h"
 #include "test/support/device_emulated.h"
 #include "test/support/simt/block.h"
+#include "test/support/simt/turns.h"
 #include "test/support/simt/watch.h"
 
 namespace motley {
@@ -41,14 +45,28 @@ Runners& runners() {
   return all;
 }
 
-void run_blocks(const Shape& shape, const Call& call, Observer* observer) {
+// Blocks first, first + every, ….
+void run_blocks(const Shape& shape, const Call& call, Observer* observer, std::uint64_t first,
+                std::uint64_t every, const std::function<void()>& meet) {
+  const dim3 grid = shape.grid;
   std::unique_ptr<BlockRunner> runner = runners().take();
-  for (unsigned z = 0; z < shape.grid.z; ++z) {
-    for (unsigned y = 0; y < shape.grid.y; ++y) {
-      for (unsigned x = 0; x < shape.grid.x; ++x) runner->run(shape, {x, y, z}, call, observer);
-    }
+  runner->set_on_met(meet);
+  for (std::uint64_t i = first; i < std::uint64_t{grid.x} * grid.y * grid.z; i += every) {
+    const uint3 block{static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+                      static_cast<unsigned>(i / grid.x / grid.y)};
+    runner->run(shape, block, call, observer);
   }
   runners().give_back(std::move(runner));
+}
+
+void run_grid(const Shape& shape, const Call& call, Observer* observer) {
+  const dim3 grid = shape.grid;
+  const auto n = static_cast<unsigned>(
+      std::min(std::uint64_t{blocks_at_once()}, std::uint64_t{grid.x} * grid.y * grid.z));
+  if (n <= 1 || observer != nullptr) return run_blocks(shape, call, observer, 0, 1, {});
+  run_in_turns(n, [&](unsigned i, const std::function<void()>& meet) {
+    run_blocks(shape, call, nullptr, i, n, meet);
+  });
 }
 
 bool allowed(const Shape& shape) {
@@ -65,7 +83,7 @@ bool allowed(const Shape& shape) {
 bool enqueue(void* stream, const Shape& shape, std::unique_ptr<Call> call) {
   if (!allowed(shape)) return false;
   test::enqueue({stream}, [shape, shared = std::shared_ptr<Call>(std::move(call))] {
-    run_watched(shape, *shared, [&](Observer* observer) { run_blocks(shape, *shared, observer); });
+    run_watched(shape, *shared, [&](Observer* observer) { run_grid(shape, *shared, observer); });
     return true;
   });
   return true;

@@ -186,7 +186,7 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   const DeviceState& state = job.state;
   FlowShape shape;
   if (job.optimizer == Optimizer::kSgd) shape.step_rows = 32;
-  if (state.fields > 0) shape.hottest = 32;
+  if (state.fields > 0) shape.hottest = 16;
   shape.replicas = state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
   const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
   if (none > shared_bytes) {
@@ -202,6 +202,12 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
       std::min({std::size_t{state.slots}, std::size_t{kMostHot}, (shared_bytes - none) / each}));
   shape.blocks = std::max(1u, blocks_for(rows, shape.tile_rows));
   return shape;
+}
+
+unsigned blocks_after(const FlowShape& shape, std::uint64_t rows) noexcept {
+  constexpr std::uint64_t kPart = 64;
+  const std::uint64_t blocks = rows / (kPart * shape.step_rows);
+  return static_cast<unsigned>(std::clamp<std::uint64_t>(blocks, 1, std::max(1u, shape.blocks)));
 }
 
 void flow_on_device(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,

@@ -81,8 +81,10 @@ __device__ inline Quad sum_of_replicas(const Hot& h, std::uint32_t slot, std::ui
   return sum;
 }
 
-// Updates slots [0, slots) and the bias by what has been summed up, between two barriers.
-__device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_t slots) {
+// Updates slots [0, slots) and the bias by what has been summed up, the latter of `rows` rows;
+// between two barriers.
+__device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_t slots,
+                                std::uint32_t rows) {
   const DeviceState& state = job.state;
   const std::uint32_t quads = h.width / 4;
   for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
@@ -114,8 +116,16 @@ __device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_
     s[0] = One(h.bias[0]);
     load_others(s, bias, state.shared_stride, state.planes);
     add_step(job.optimizer, s, bias, state.shared_stride, One(h.bias[1]), job.shared, 1.0f);
-    atomicAdd(state.shared + Layout::kUpdates, 1.0f);
+    atomicAdd(state.shared + Layout::kUpdates, static_cast<float>(rows));
   }
+}
+
+// Slots that step `step`, counted from 1, updates: every step the hottest, every other step twice
+// as many, and so on, so that slots have about as many edges between two updates.
+__device__ inline std::uint32_t slots_of_step(const Hot& h, std::uint32_t step) {
+  std::uint32_t slots = h.hottest;
+  for (; step % 2 == 0 && slots < h.hot; step /= 2) slots *= 2;
+  return slots < h.hot ? slots : h.hot;
 }
 
 // Goes through a tile's rows: body(begin, end) for those between two steps of the hottest slots,
@@ -125,14 +135,15 @@ __device__ void learn_tile(const Hot& h, const DeviceJob& job, const FlowShape& 
                            std::uint32_t rows, std::uint32_t tile, const Body& body) {
   const std::uint32_t begin = tile * shape.tile_rows;
   const std::uint32_t end = rows - begin < shape.tile_rows ? rows : begin + shape.tile_rows;
-  std::uint32_t slots = h.hot;
+  std::uint32_t slots = h.hot, steps = 0;
   for (std::uint32_t from = begin; from < end;) {
     const std::uint32_t to = end - from <= shape.step_rows ? end : from + shape.step_rows;
     take_hot(h, job.state, slots);
     __syncthreads();
     body(from, to);
-    slots = to == end ? h.hot : h.hottest;
-    step_hot(h, job, slots);
+    ++steps;
+    slots = to == end ? h.hot : slots_of_step(h, steps);
+    step_hot(h, job, slots, to - from);
     __syncthreads();
     from = to;
   }
