@@ -38,6 +38,8 @@ struct Dataset {
   Column<std::uint32_t> fields;        // [entries]; empty for libsvm, or if not asked for
   // How text became these rows, for reading more alike (schema.h); empty: ids as they were.
   std::string recipe;
+  // Of a line, where only this number says that label and weight are left out; else 0.
+  std::size_t unlabelled_cells = 0;
   // What hashed ids are of, as "column=value", where ReadOptions asks for it.
   std::unordered_map<std::uint32_t, std::string> names;
 

@@ -116,6 +116,8 @@ TEST(Columns, ReadCriteo) {
   const Dataset unlabelled =
       parse_text(row.substr(2) + "\n", "t", alike(d.recipe, {.labels = Labels::kOptional}));
   EXPECT_EQ(unlabelled.ids, d.ids);
+  EXPECT_EQ(unlabelled.unlabelled_cells, 39u);
+  EXPECT_EQ(d.unlabelled_cells, 0u);
 }
 
 TEST(Columns, ReadAvazu) {

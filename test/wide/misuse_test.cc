@@ -213,6 +213,42 @@ TEST_F(Misuse, RefusesRowsThatAreNotOfTheModel) {
   }
 }
 
+// A line of 39 cells of Criteo's 40 has no label, or lacks another column: what the model knows of
+// its features tells.
+TEST_F(Misuse, RefusesLinesThatLackAnotherColumnThanTheLabel) {
+  std::string all, unlabelled, cut;
+  const auto row = [](int r, int strange) {
+    std::string cells;
+    for (int c = 1; c <= 13; ++c) cells += fmt::format("\t{}", 1000 * c + r % 2);
+    for (int c = 1; c <= 26; ++c) cells += fmt::format("\tc{}v{}", c, c <= strange ? 9 : r % 3);
+    return cells + "\n";
+  };
+  for (int r = 0; r < 60; ++r) {
+    const std::string cells = row(r, 0);
+    all += std::to_string(r % 2) + cells;
+    unlabelled += cells.substr(1);
+    cut += std::to_string(r % 2) + cells.substr(0, cells.rfind('\t')) + "\n";
+  }
+  write("all.tsv", all);
+  write("unlabelled.tsv", unlabelled);
+  write("cut.tsv", cut);
+  write("strange_19.tsv", row(1, 19).substr(1));  // of 39
+  write("strange_20.tsv", row(1, 20).substr(1));
+  write("labelled.tsv", "0" + row(1, 20));
+  ASSERT_EQ(run("train all.tsv -q -m lr -e 1 -o m").code, 0);
+  EXPECT_EQ(run("predict m unlabelled.tsv -q").out, run("predict m all.tsv -q").out);
+  for (const char* file : {"strange_19.tsv", "labelled.tsv"}) {
+    EXPECT_EQ(run("predict m " + std::string(file)).code, 0) << file;
+  }
+  for (const char* file : {"cut.tsv", "strange_20.tsv"}) {
+    const Outcome o = run("predict m " + std::string(file));
+    EXPECT_EQ(o.code, 1) << file;
+    EXPECT_THAT(o.out, IsEmpty()) << file;
+    EXPECT_THAT(o.err, AllOf(HasSubstr(file), HasSubstr("39 cells of 40"), HasSubstr("column")));
+  }
+  EXPECT_THAT(run("predict m strange_20.tsv").err, HasSubstr("51.3 % of their features"));
+}
+
 TEST_F(Misuse, ExitsWith1AndNamesThePlaceOnBadInput) {
   write_small();
   ASSERT_EQ(run("train small.txt -q -o m").code, 0);

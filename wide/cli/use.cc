@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "wide/cli/outputs.h"
 #include "wide/file/whole_file.h"
 #include "wide/report.h"
+#include "wide/schema.h"
 #include "wide/slices.h"
 
 DEFINE_string(by, "", "field whose values part the rows");
@@ -28,12 +30,30 @@ std::vector<std::string> inputs_with(const std::string& model, const std::string
   return inputs;
 }
 
+// Lines of as many cells as there are without a label may as well lack another column, behind which
+// all features are then of the wrong one.
+void check_columns(const Model& model, std::size_t cells, std::uint64_t unknown,
+                   std::uint64_t all) {
+  if (cells == 0 || 2 * unknown <= all) return;
+  const std::vector<SchemaColumn> columns = from_recipe(model.recipe()).columns;
+  const auto wanted = std::count_if(columns.begin(), columns.end(),
+                                    [](const SchemaColumn& column) { return column.name != "*"; });
+  throw Error(ErrorCode::kInvalid,
+              fmt::format("lines have {} cells of {}, so that they were read as rows without a "
+                          "label; but {:.1f} % of their features are unknown to the model, as if "
+                          "another column were missing. Give all {} cells, with any label",
+                          cells, wanted,
+                          100 * static_cast<double>(unknown) / static_cast<double>(all), wanted));
+}
+
 // Rows of a file as samples. Features that the model does not know are told of; a file of nothing
 // else was most likely not meant for it.
 Samples samples_of(const Model& model, Dataset data, const std::string& file) try {
+  const std::size_t unlabelled_cells = data.unlabelled_cells;
   Samples samples = model.prepare(std::move(data));
   const std::uint64_t all = samples.unknown_entries + samples.slots.size();
   if (samples.unknown_entries == 0) return samples;
+  check_columns(model, unlabelled_cells, samples.unknown_entries, all);
   if (samples.slots.empty()) {
     throw Error(ErrorCode::kInvalid,
                 fmt::format("the model knows none of the features of all {} entries, so that "

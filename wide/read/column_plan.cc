@@ -195,6 +195,7 @@ ColumnPlan plan_columns(const Schema& schema, std::string_view first_line, Label
   // Fields are numbered as the schema has its columns, which is as training did.
   std::vector<SchemaColumn>& known = plan.schema.columns;
   std::erase_if(known, [](const SchemaColumn& column) { return column.name == "*"; });
+  plan.unlabelled = !plan.has_header && columns.size() < known.size();
   for (const SchemaColumn& column : columns) {
     if (column.type != ColumnType::kSkip && find(known, column.name) == nullptr) {
       known.push_back(column);

@@ -24,6 +24,7 @@ struct ColumnPlan {
   Schema schema;            // with every column of the file that is used, and `*:skip`
   std::vector<Cell> cells;  // of a line, in its order
   bool has_header = false;  // the first line names columns and is no row
+  bool unlabelled = false;  // cells are too few for label and weight, which nothing else says
 };
 
 // The plan for a file that begins with `first_line`. Throws kInvalid where the line does not fit to

@@ -108,6 +108,7 @@ void Gatherer::begin_columns(std::string_view first_line) {
   format_known_ = true;
   ColumnPlan plan = plan_columns(schema_, first_line, options_.labels);
   schema_ = plan.schema;
+  if (plan.unlabelled) data_.unlabelled_cells = plan.cells.size();
   parsers_.push_back(std::make_unique<ColumnParser>(ColumnParser::Settings{
       .plan = std::move(plan), .labels = options_.labels, .names = options_.names}));
 }
