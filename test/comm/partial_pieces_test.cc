@@ -224,7 +224,7 @@ TEST(PartialPieces, AreAveragedAgainWithoutAMemberThatIsLate) {
       const PartialResult result = reducer.finish();
       expect_mean(model, result, of_all);
       if (comm.rank() == 2 || !late) continue;
-      EXPECT_LT(to_seconds(Clock::real().now() - start), 5);  // it may compute for half of 20
+      EXPECT_LT(to_seconds(Clock::real().now() - start), 9);  // it may compute for half of 20
       if (result.group == std::vector{0, 1} && result.attempts > 1) over = true;
       late = false;
     }

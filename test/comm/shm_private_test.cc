@@ -287,8 +287,10 @@ TEST(ShmPrivate, ABufferThatIsNotThereIsAnErrorOfThoseWhoReadIt) {
     ASSERT_NE(nothing, MAP_FAILED);
     ASSERT_EQ(mprotect(static_cast<std::byte*>(nothing) + bytes / 2, bytes / 4, PROT_NONE), 0);
     const std::span<const float> in(static_cast<const float*>(nothing), gives[1]);
+    comm.barrier().wait();  // so that rank 1 comes before rank 0 has waited in vain
+    const CallOptions options{.timeout = seconds(comm.rank() == 1 ? 20 : 1)};
     expect_error(comm.rank() == 1 ? ErrorCode::kIo : ErrorCode::kTimeout, [&] {
-      comm.all_to_all_v({in, gives}, {out, gets}, {.timeout = seconds(0.1)}).wait();
+      comm.all_to_all_v({in, gives}, {out, gets}, options).wait();
     });
     munmap(nothing, bytes);
   });
