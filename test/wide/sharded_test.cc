@@ -1,77 +1,26 @@
 // Shows that a model whose features lie on several workers is the one that one worker learns with
-// batches of all their rows; what they send each other; and that a worker's death costs nothing
-// that was learnt. Workers are threads.
+// batches of all their rows, and what they send each other. Workers are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 
 #include "comm/error.h"
-#include "comm/local.h"
+#include "test/wide/sharded_workers.h"
 #include "test/wide/skewed_rows.h"
-#include "wide/defaults.h"
-#include "wide/kernel/flow.h"
-#include "wide/sharded_run.h"
-#include "wide/train/settle.h"
 
 namespace motley::wide {
 namespace {
 
-using test::skewed_rows;
-
-constexpr std::size_t kBatch = 40;  // rows of a worker and step
-
-double distance(std::span<const float> a, std::span<const float> b) {
-  EXPECT_EQ(a.size(), b.size());
-  double sum = 0, norm = 0;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    sum += (x - y) * (x - y);
-    norm += y * y;
-  }
-  return std::sqrt(sum / norm);
-}
-
-// Of the first worker that lives.
-struct Learnt {
-  std::vector<float> state;
-  std::vector<EpochReport> reports;
-  std::vector<int> workers;
-};
-
-struct Death : std::runtime_error {
-  Death() : std::runtime_error("this worker dies, as it is told to") {}
-};
-
-// All workers train to the end. One that throws dies; its Death is nobody's failure.
-Learnt sharded(int workers, const RowParts& train, const std::optional<Dataset>& validation,
-               const TrainOptions& options,
-               const std::function<ShardOptions(Communicator&)>& shards) {
-  Learnt learnt;
-  std::mutex mutex;
-  const auto body = [&](Communicator& comm) {
-    ShardedRun run(comm, train, validation, options, shards(comm));
-    while (run.next_step()) continue;
-    std::vector<float> state = run.gather_state();
-    if (state.empty()) return;
-    const std::lock_guard lock(mutex);
-    learnt = {std::move(state), run.reports(), run.workers()};
-  };
-  try {
-    run_local(workers, body);
-  } catch (const Death&) {
-  }
-  return learnt;
-}
+using test::Death, test::distance, test::dying, test::fm_options, test::kBatch, test::Learnt;
+using test::sharded, test::skewed_rows;
 
 struct Case {
   ModelKind kind;
@@ -125,107 +74,6 @@ TEST_P(Sharded, EqualsTheReplicatedModel) {
       }
     }
   }
-}
-
-TrainOptions fm_options() {
-  return {.model = {.kind = ModelKind::kFm, .factors = 8}, .epochs = 2, .batch_rows = kBatch};
-}
-
-// What one worker learns by batches of `before` rows in `steps` steps, then of `after` rows.
-std::vector<float> in_batches(const Dataset& data, const TrainOptions& given, std::size_t steps,
-                              std::size_t before, std::size_t after) {
-  TrainOptions plain = given;
-  plain.prior_factors = plain.average = 0;
-  const TrainOptions options = settled(plain, data, false);
-  ModelOptions of_model = options.model;
-  of_model.initial_accumulator = options.initial_accumulator;
-  Model model = Model::of(of_model, data);
-  Samples samples = model.prepare(data);
-  samples.reorder(shuffled(samples.rows(), options.seed));
-  const auto flow = make_flow(model.options(), model.layout());
-  std::size_t made = 0;
-  for (int epoch = 0; epoch < options.epochs; ++epoch) {
-    const auto order = order_of_epoch(samples.rows(), epoch, options);
-    for (std::size_t row = 0; row < order.size();) {
-      const std::size_t n = std::min(made++ < steps ? before : after, order.size() - row);
-      UpdateOptions update = update_options(options);
-      update.batch_rows = std::max<std::size_t>(n, 2);
-      flow->train(samples, std::span(order).subspan(row, n), update, model.weights());
-      row += n;
-    }
-  }
-  return {model.weights().begin(), model.weights().end()};
-}
-
-ShardOptions dying(Communicator& comm, int rank, std::int64_t step,
-                   std::function<void(std::int64_t)> ShardOptions::*when, int copies = 2) {
-  ShardOptions shards{.hot = 20, .copies = copies};
-  if (comm.rank() == rank) {
-    shards.*when = [step](std::int64_t now) {
-      if (now == step) throw Death();
-    };
-  }
-  return shards;
-}
-
-// 400 rows: a step of four workers has 160, the third one of an epoch 80. Worker 2 dies in the
-// first, the second, the last of an epoch, and in the first of the next.
-TEST(ShardedDeath, CostsNothingThatWasLearnt) {
-  const Dataset data = skewed_rows({.rows = 400, .complete = false});
-  for (const std::int64_t step : {0, 1, 2, 3}) {
-    const Learnt learnt = sharded(4, data, std::nullopt, fm_options(), [&](Communicator& comm) {
-      return dying(comm, 2, step, &ShardOptions::on_compute);
-    });
-    EXPECT_THAT(learnt.workers, testing::ElementsAre(0, 1, 3)) << "step " << step;
-    const auto expected =
-        in_batches(data, fm_options(), static_cast<std::size_t>(step), 4 * kBatch, 3 * kBatch);
-    EXPECT_LT(distance(learnt.state, expected), 1e-5) << "step " << step;
-  }
-}
-
-// Others have had all that it sent, or not: they agree on either.
-TEST(ShardedDeath, BetweenSendingAndApplyingIsEitherSideOfTheStep) {
-  const Dataset data = skewed_rows({.rows = 400, .complete = false});
-  for (const int rank : {0, 3}) {
-    const Learnt learnt = sharded(4, data, std::nullopt, fm_options(), [&](Communicator& comm) {
-      return dying(comm, rank, 1, &ShardOptions::on_apply);
-    });
-    EXPECT_EQ(learnt.workers.size(), 3u);
-    const auto without = in_batches(data, fm_options(), 1, 4 * kBatch, 3 * kBatch);
-    const auto with = in_batches(data, fm_options(), 2, 4 * kBatch, 3 * kBatch);
-    EXPECT_LT(std::min(distance(learnt.state, without), distance(learnt.state, with)), 1e-5);
-  }
-}
-
-// Copies are made anew after each death, so that all but one may die, one after the other.
-TEST(ShardedDeath, OfAllButOneIsSurvived) {
-  const Dataset data = skewed_rows({.rows = 400, .complete = false});
-  const Dataset valid = skewed_rows({.rows = 90, .complete = false, .seed = 7});
-  const Learnt learnt = sharded(4, data, valid, fm_options(), [&](Communicator& comm) {
-    return comm.rank() == 3 ? ShardOptions{.hot = 20}
-                            : dying(comm, comm.rank(), 1 + comm.rank(), &ShardOptions::on_compute);
-  });
-  EXPECT_THAT(learnt.workers, testing::ElementsAre(3));
-  ASSERT_EQ(learnt.reports.size(), 2u);
-  EXPECT_LT(learnt.reports[1].train_loss, learnt.reports[0].train_loss);
-}
-
-TEST(ShardedDeath, EndsTrainingWhereNobodyHasACopy) {
-  const Dataset data = skewed_rows({.rows = 400, .complete = false});
-  std::atomic<int> told = 0;
-  const auto body = [&](Communicator& comm) {
-    ShardedRun run(comm, data, std::nullopt, fm_options(),
-                   dying(comm, 1, 1, &ShardOptions::on_compute, 1));
-    try {
-      while (run.next_step()) continue;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
-      EXPECT_THAT(error.what(), testing::HasSubstr("shard 1 of 3"));
-      ++told;
-    }
-  };
-  EXPECT_THROW(run_local(3, body), Death);
-  EXPECT_EQ(told, 2);
 }
 
 // Four workers, an FM with 8 factors, an FFM with 4: for a slot of a batch that lies elsewhere a
