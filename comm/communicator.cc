@@ -131,23 +131,21 @@ struct Communicator::Impl {
   }
 
   // A call of all ranks without a root. One that is like another before goes the short way.
-  Request start_on_all(Call&& call, const CallOptions& call_options) {
-    if (!is_plain(call_options)) return start(std::move(call), call_options);
-    const auto* const known = known_calls.find(call.kind, call.in, call.out, call.op);
-    if (known == nullptr) return start(std::move(call), call_options);
-    call.number = world.next_call();
-    const TeamCall part{.id = {world.tag(), call.number},
-                        .fingerprint = known->fingerprint,
-                        .group = &world,
-                        .in = call.in,
-                        .out = call.out};
-    call.algorithm = known->fingerprint.algorithm;
-    call.team = known->team;
+  Request start_on_all(CallKind kind, const ConstView& in, const View& out, ReduceOp op,
+                       const CallOptions& call_options) {
+    auto* const known = is_plain(call_options) ? known_calls.find(kind, in, out, op) : nullptr;
+    const auto as_asked = [&] { return Call{.kind = kind, .in = in, .out = out, .op = op}; };
+    if (known == nullptr) return start(as_asked(), call_options);
+    known->part.id.number = world.next_call();
     const auto whole = [&] {
+      Call call = as_asked();
       complete(call, call_options, world);
+      call.number = known->part.id.number;
+      call.algorithm = known->part.fingerprint.algorithm;
+      call.team = known->team;
       return call;
     };
-    return engine.start(*known->team, part, std::ref(whole));  // a reference needs no heap
+    return engine.start(*known->team, known->part, std::ref(whole));  // a reference needs no heap
   }
 
   static bool is_plain(const CallOptions& call_options) noexcept {
@@ -317,12 +315,11 @@ std::string Communicator::status(Duration patience) const {
 }
 
 Request Communicator::all_reduce(View data, ReduceOp op, const CallOptions& options) {
-  return all_reduce(ConstView(data), data, op, options);
+  return impl_->start_on_all(CallKind::kAllReduce, data, data, op, options);
 }
 
 Request Communicator::all_reduce(ConstView in, View out, ReduceOp op, const CallOptions& options) {
-  return impl_->start_on_all({.kind = CallKind::kAllReduce, .in = in, .out = out, .op = op},
-                             options);
+  return impl_->start_on_all(CallKind::kAllReduce, in, out, op, options);
 }
 
 Request Communicator::reduce(ConstView in, View out, ReduceOp op, int root,
@@ -333,12 +330,11 @@ Request Communicator::reduce(ConstView in, View out, ReduceOp op, int root,
 
 Request Communicator::reduce_scatter(ConstView in, View out, ReduceOp op,
                                      const CallOptions& options) {
-  return impl_->start_on_all({.kind = CallKind::kReduceScatter, .in = in, .out = out, .op = op},
-                             options);
+  return impl_->start_on_all(CallKind::kReduceScatter, in, out, op, options);
 }
 
 Request Communicator::all_gather(ConstView in, View out, const CallOptions& options) {
-  return impl_->start_on_all({.kind = CallKind::kAllGather, .in = in, .out = out}, options);
+  return impl_->start_on_all(CallKind::kAllGather, in, out, ReduceOp::kSum, options);
 }
 
 Request Communicator::all_gather_v(ConstView in, const Blocks& out, const CallOptions& options) {
@@ -361,7 +357,7 @@ Request Communicator::broadcast(View data, int root, const CallOptions& options)
 }
 
 Request Communicator::all_to_all(ConstView in, View out, const CallOptions& options) {
-  return impl_->start_on_all({.kind = CallKind::kAllToAll, .in = in, .out = out}, options);
+  return impl_->start_on_all(CallKind::kAllToAll, in, out, ReduceOp::kSum, options);
 }
 
 Request Communicator::all_to_all_v(const ConstBlocks& in, const Blocks& out,
@@ -375,7 +371,7 @@ Request Communicator::all_to_all_v(const ConstBlocks& in, const Blocks& out,
 }
 
 Request Communicator::barrier(const CallOptions& options) {
-  return impl_->start_on_all({.kind = CallKind::kBarrier}, options);
+  return impl_->start_on_all(CallKind::kBarrier, {}, {}, ReduceOp::kSum, options);
 }
 
 Request Communicator::send(ConstView data, int to, const CallOptions& options) {

@@ -125,7 +125,7 @@ void Notices::keep(Notice notice) {
   if (kept_.size() > kKept) kept_.pop_front();
 }
 
-bool Notices::keeps_for(const CallId& call, const Group& group, bool complete) const noexcept {
+bool Notices::has_kept_for(const CallId& call, const Group& group, bool complete) const noexcept {
   return std::any_of(kept_.begin(), kept_.end(),
                      [&](const Notice& notice) { return concerns(notice, call, group, complete); });
 }

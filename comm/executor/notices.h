@@ -63,7 +63,9 @@ class Notices final : public Sink {
   // One that concerns no call under way waits for the next of its group. Few are kept.
   void keep(Notice notice);
   // Whether something that was kept concerns `call` of `group`.
-  bool keeps_for(const CallId& call, const Group& group, bool complete) const noexcept;
+  bool keeps_for(const CallId& call, const Group& group, bool complete) const noexcept {
+    return !kept_.empty() && has_kept_for(call, group, complete);
+  }
   // The first of that, once.
   std::optional<Notice> take_kept(const CallId& call, const Group& group, bool complete);
   // `call` failed here: what others say of it is no news.
@@ -77,6 +79,7 @@ class Notices final : public Sink {
   void disagreed(int from, const Tag& theirs, const Fingerprint& ours) override;
 
  private:
+  bool has_kept_for(const CallId& call, const Group& group, bool complete) const noexcept;
   // Whether it has been taken already.
   bool send(int rank, const Tag& tag, ConstBytes data, std::uint32_t cookie);
 

@@ -189,7 +189,7 @@ void ShmTeam::publish(ShmRun& run, Count count, std::uint32_t value) noexcept {
   stores_.finish();
   (own(run).*count).store(value, std::memory_order_release);
   run.news = true;
-  ring(run);
+  ring(*run.call.group);
 }
 
 // Returns once no member writes to our buffers any more, as each sees that we have given up. One

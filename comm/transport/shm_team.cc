@@ -48,6 +48,7 @@ ShmTeam::ShmTeam(int rank, std::shared_ptr<ShmHeap> heap,
       heap_(std::move(heap)),
       board_(&heap_->segment().board()),
       stores_(clock) {
+  over_.state = TeamRun::State::kDone;
   for (int i = 0; i < kDTypes * kOps; ++i) {
     combines_.emplace_back(static_cast<DType>(i / kOps), static_cast<ReduceOp>(i % kOps));
   }
@@ -68,21 +69,50 @@ SharedBuffer ShmTeam::allocate(std::size_t bytes) {
 }
 
 TeamRun& ShmTeam::begin(const TeamCall& call) {
+  const std::uint64_t group = hash(call.id.group);
+  const std::uint64_t key = key_of(group, call.id.number, call.fingerprint);
+  const int hint = seat_hint(group, call.id.number);
+  const bool early = show_early(key, hint, call);  // before all that nobody waits for
+  if (early) {
+    tell(*call.group);
+    fetch_ahead(call, hint);
+    look_where_we_are();
+    make_room_after(hint);
+    if (over_early(key, hint, call)) return over_;
+  }
+  ShmRun& run = new_run(call);
+  run.key = key;
+  run.hint = hint;
+  if (early) run.seat = hint;
+  under_way_.push_back(&run);
+  try {
+    const bool is_short = run.way == ShmRun::Way::kAtOnce || varies(call.fingerprint.kind);
+    if (spins_ && is_short && (early || claim(run))) {
+      if (!early && run.way == ShmRun::Way::kAtOnce) fetch_ahead(call, hint);
+      look_for_a_while(run);
+    } else {
+      move(run);
+    }
+  } catch (const Error&) {
+    end(run, nullptr);
+    throw;
+  }
+  tell(run);
+  return run;
+}
+
+ShmRun& ShmTeam::new_run(const TeamCall& call) {
   if (spare_.empty()) spare_.push_back(&runs_.emplace_back());
   ShmRun& run = *spare_.back();
   spare_.pop_back();
-  const std::uint64_t group = hash(call.id.group);
-  run.key = key_of(group, call.id.number, call.fingerprint);
-  run.hint = seat_hint(group, call.id.number);
-  const bool early = show_early(run, call);  // before all that nobody waits for
   run.state = TeamRun::State::kRuns;
   run.peer = -1;
   run.call = call;
   run.me = call.group->index_of(rank_);
   run.size = call.group->size();
-  run.seat = early ? run.hint : -1;
+  run.seat = -1;
   run.found = 0;
-  run.news = early;
+  run.news = false;
   run.awaited = nullptr;
   run.decided = false;
   run.line_from = run.line;
@@ -100,25 +130,6 @@ TeamRun& ShmTeam::begin(const TeamCall& call) {
   run.way = *way_of(what.kind, what.count * size_bytes(what.dtype), run.size);
   if (run.way == ShmRun::Way::kExchange) plan_exchange(run);
   if (run.way == ShmRun::Way::kReduce) plan_reduction(run);
-  under_way_.push_back(&run);
-  try {
-    const bool is_short = run.way == ShmRun::Way::kAtOnce || varies(what.kind);
-    if (early) {
-      tell(run);
-      fetch_ahead(run);
-      look_where_we_are();
-      make_room_after(run);
-      look_for_a_while(run);
-    } else if (spins_ && is_short && claim(run)) {
-      look_for_a_while(run);
-    } else {
-      move(run);
-    }
-  } catch (const Error&) {
-    end(run, nullptr);
-    throw;
-  }
-  tell(run);
   return run;
 }
 
@@ -129,7 +140,7 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
   for (int i = 1; i <= kEagerLooks && run.state == TeamRun::State::kRuns; ++i) {
     if (run.found == run.size) {
       if (!ready(run)) {
-        pause_between_looks(run, i);
+        pause_between_looks(*run.call.group, i);
       } else if (move(run)) {
         if (++moves == kMostMoves) return;
         i = 0;
@@ -141,19 +152,19 @@ void ShmTeam::look_for_a_while(ShmRun& run) {
     } else if (find_near(run)) {
       i = 0;
     } else {
-      pause_between_looks(run, i);
+      pause_between_looks(*run.call.group, i);
     }
   }
 }
 
 // A member that needs this core gets it, and if it stays there one of the two goes.
-void ShmTeam::pause_between_looks(const ShmRun& run, int look) noexcept {
+void ShmTeam::pause_between_looks(const Group& group, int look) noexcept {
   if (look % kCoreLook != 0) return pause_briefly();
   const std::uint32_t here = heap_->segment().doorbell().look_from_here();
-  for (const ShmRun::Member& member : run.members) {
-    const Doorbell* const bell = peer(member.rank).doorbell;
+  for (const int rank : group.ranks()) {
+    const Doorbell* const bell = peer(rank).doorbell;
     if (bell == nullptr || bell->core.load(std::memory_order_relaxed) != here) continue;
-    if (member.rank < rank_ && hop_.due(clock_)) hop_away();
+    if (rank < rank_ && hop_.due(clock_)) hop_away();
     sched_yield();
     return;
   }
@@ -172,6 +183,7 @@ void ShmTeam::hop_away() noexcept {
 }
 
 bool ShmTeam::advance(TeamRun& team_run) {
+  if (&team_run == &over_) return false;
   auto& run = static_cast<ShmRun&>(team_run);
   const bool moved = move(run);
   if (moved && spins_) look_for_a_while(run);
@@ -194,6 +206,7 @@ bool ShmTeam::move(ShmRun& run) {
 }
 
 void ShmTeam::end(TeamRun& team_run, const Error*) noexcept {
+  if (&team_run == &over_) return;
   auto& run = static_cast<ShmRun&>(team_run);
   if (run.seat >= 0) {
     Seat& mine = seat(run);
@@ -253,7 +266,7 @@ bool ShmTeam::claim(ShmRun& run) {
   show(run.key, at, run.call, {run.line_from, run.line_bytes});
   if (at != hint) board_->strays.fetch_add(1, std::memory_order_release);
   run.news = true;
-  ring(run);
+  ring(*run.call.group);
   look_where_we_are();
   return true;
 }
@@ -268,7 +281,8 @@ void ShmTeam::show(std::uint64_t key, int at, const TeamCall& call, ConstBytes l
   if (++tickets_ == 0) ++tickets_;
   board_->busy[at].store(tickets_, std::memory_order_relaxed);
   ShmSeat& shown = board_->seats[at];
-  shown.id = call.id;
+  shown.id.group = call.id.group;
+  shown.id.number = call.id.number;
   shown.fingerprint = call.fingerprint;
   // One store after the other: who looks at the line meanwhile would take it away in the middle.
   shown.key.store(0, std::memory_order_relaxed);
@@ -278,16 +292,19 @@ void ShmTeam::show(std::uint64_t key, int at, const TeamCall& call, ConstBytes l
   shown.key.store(key, std::memory_order_release);
 }
 
-// Who sleeps looked once more after saying so; so we look who sleeps once our news can be seen.
 void ShmTeam::tell(ShmRun& run) noexcept {
-  if (!std::exchange(run.news, false)) return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  ring(run);
+  if (std::exchange(run.news, false)) tell(*run.call.group);
 }
 
-void ShmTeam::ring(const ShmRun& run) const noexcept {
-  for (const ShmRun::Member& member : run.members) {
-    Doorbell* const bell = peer(member.rank).doorbell;
+// Who sleeps looked once more after saying so; so we look who sleeps once our news can be seen.
+void ShmTeam::tell(const Group& group) const noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring(group);
+}
+
+void ShmTeam::ring(const Group& group) const noexcept {
+  for (const int rank : group.ranks()) {
+    Doorbell* const bell = peer(rank).doorbell;
     if (bell != nullptr && bell->waiting.load(std::memory_order_relaxed) != 0) bell->ring();
   }
 }
@@ -296,7 +313,11 @@ void ShmTeam::ring(const ShmRun& run) const noexcept {
 void ShmTeam::sweep() noexcept {
   for (Seat& it : seats_) {
     if (it.state != Seat::kOver && it.state != Seat::kGivenUp) continue;
-    const auto over = [&](const ShmRun::Member& member) { return over_for(it, member); };
+    const auto over = [&](const ShmRun::Member& member) {
+      // The usual case first: a call that this member was found in.
+      const bool through = member.at >= 0 && busy_with(member) != member.ticket;
+      return through || over_for(it, member);
+    };
     if (!std::all_of(it.members.begin(), it.members.end(), over)) continue;
     it.state = Seat::kFree;
     if (it.slots.data != nullptr) {
@@ -310,7 +331,7 @@ bool ShmTeam::over_for(const Seat& mine, const ShmRun::Member& member) const noe
   const Peer& it = peer(member.rank);
   if (member.rank == rank_ || it.lost) return true;
   const auto busy = [&](int at) { return it.board->busy[at].load(std::memory_order_acquire); };
-  if (member.at >= 0) return busy(member.at) != member.ticket;
+  if (member.at >= 0) return busy_with(member) != member.ticket;
   if (clock_.now() < mine.given_up + kQuarantine) return false;
   for (int at = 0; at < ShmBoard::kSeats; ++at) {
     if (busy(at) != 0 && it.board->seats[at].key.load(std::memory_order_acquire) == mine.key)

@@ -92,6 +92,7 @@ class ShmTeam final : public Team {
 
   // --- seats (shm_team.cc, shm_find.cc)
   // -----------------------------------------------------------
+  ShmRun& new_run(const TeamCall& call);
   bool claim(ShmRun& run);
   void show(std::uint64_t key, int at, const TeamCall& call, ConstBytes line) noexcept;
   void look_where_we_are() noexcept;
@@ -104,15 +105,20 @@ class ShmTeam final : public Team {
   bool take(ShmRun& run, int index, int at) noexcept;
   bool disagrees(ShmRun& run, int index, int at) noexcept;
   void sweep() noexcept;
+  // The ticket of the call that the member's seat of this call is busy with, if any.
+  std::uint32_t busy_with(const ShmRun::Member& member) const noexcept {
+    return peer(member.rank).board->busy[member.at].load(std::memory_order_acquire);
+  }
   bool over_for(const Seat& mine, const ShmRun::Member& member) const noexcept;
   int blocker(const Seat& mine) const noexcept;
   void keep_slots(ShmRun& run, std::size_t bytes);
   bool move(ShmRun& run);
   void look_for_a_while(ShmRun& run);
-  void pause_between_looks(const ShmRun& run, int look) noexcept;
+  void pause_between_looks(const Group& group, int look) noexcept;
   void hop_away() noexcept;
   void tell(ShmRun& run) noexcept;
-  void ring(const ShmRun& run) const noexcept;
+  void tell(const Group& group) const noexcept;
+  void ring(const Group& group) const noexcept;
   bool ready(const ShmRun& run) const noexcept;
   const Combine& combine_of(const Fingerprint& call) const noexcept {
     return combines_[static_cast<std::size_t>(call.dtype) * kOps +
@@ -149,13 +155,16 @@ class ShmTeam final : public Team {
   static void copy_from_slots(const ShmRun& run, std::byte* to, const std::byte* from,
                               std::size_t bytes);
 
-  bool show_early(const ShmRun& run, const TeamCall& call) noexcept;
-  void fetch_ahead(const ShmRun& run) const noexcept;
-  void make_room_after(const ShmRun& run) noexcept;
+  bool show_early(std::uint64_t key, int hint, const TeamCall& call) noexcept;
+  bool over_early(std::uint64_t key, int hint, const TeamCall& call);
+  std::uint32_t ticket_shown(int rank, std::uint64_t key, int hint) const noexcept;
+  void fetch_ahead(const TeamCall& what, int hint) const noexcept;
+  void make_room_after(int hint) noexcept;
   void show_at_once(ShmRun& run);
   bool at_once(ShmRun& run);
   const std::byte* shown_at_once(const ShmRun& run, int index, std::size_t bytes) const;
-  void finish_at_once(ShmRun& run);
+  template <class Shown>
+  void finish_at_once(const TeamCall& what, int me, const Shown& shown);
 
   bool reduce(ShmRun& run);
   bool reduce_in_pieces(ShmRun& run);
@@ -186,6 +195,8 @@ class ShmTeam final : public Team {
   std::uint32_t tickets_ = 0;
   CoreHop hop_;
   SlotStores stores_;
+  struct : TeamRun {
+  } over_;                      // stands for all calls of which nothing is noted: they are over
   std::deque<ShmRun> runs_;     // all there ever were
   std::vector<ShmRun*> spare_;  // not in use
   std::vector<ShmRun*> under_way_;
