@@ -134,6 +134,8 @@ class ShardedRun::Impl {
     hot.gradients()[Layout::kUpdates] = static_cast<float>(loss);  // has no gradient
     worker_.exchange.send_gradients(step);
     worker_.exchange.add_up(hot.gradients());
+    worker_.shards.add_up(worker_.exchange.pushed(step));
+    worker_.exchange.send_sums(worker_.shards);
     if (ahead.valid()) next_ = ahead.get();
     if (shard_options_.on_apply) shard_options_.on_apply(now_.steps);
     apply(step, rows.size(), loss);
@@ -160,7 +162,7 @@ class ShardedRun::Impl {
                       now_.epoch, now_.row + rows, worker_.hot.gradients()[Layout::kUpdates]));
     }
     before_ = now_;
-    worker_.shards.apply(worker_.exchange.pushed(step), worker_.hot.shared());
+    worker_.shards.apply(worker_.hot.shared());
     worker_.hot.apply();
     slots_asked_ += step.asked.size();
     now_.row += rows;

@@ -17,12 +17,12 @@
 // Weights of the next step come while this one computes, but for those that it changes (or, with
 // Pulls::kOneStepOld, all of them, as they were before it).
 //
-// Death: each shard has ShardOptions::copies keepers, which step it alike. Where a worker dies, the
-// others take the step that it was in back, where they had made it, and make it again without it:
-// nothing that was learnt before is lost. Its shards go on from their copies, of which new ones are
-// made. Where all keepers of a shard have died, kPeerLost is thrown; then, and where all die,
-// training has to begin anew, or from a model that was saved. The rows of the dead are read again
-// by those that live.
+// Death: each shard has ShardOptions::copies keepers, which step it alike, by sums of gradients
+// that the first of them sends the others. Where a worker dies, the others take the step that it
+// was in back, where they had made it, and make it again without it: nothing that was learnt before
+// is lost. Its shards go on from their copies, of which new ones are made. Where all keepers of a
+// shard have died, kPeerLost is thrown; then, and where all die, training has to begin anew, or
+// from a model that was saved. The rows of the dead are read again by those that live.
 //
 // Each worker holds its parts of the data set (and the whole, where it was read whole and a death
 // would not end training), the dictionary (12 bytes a feature), 16 bytes for each row of all,
@@ -65,6 +65,7 @@ struct ShardTraffic {
   std::uint64_t early_weights = 0;  // while the step before computed
   std::uint64_t late_weights = 0;
   std::uint64_t gradients = 0;
+  std::uint64_t copies = 0;  // sums of gradients, for those that keep copies
   std::uint64_t hot = 0;
 };
 

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "comm/error.h"
 #include "test/wide/sharded_workers.h"
@@ -76,38 +78,79 @@ TEST_P(Sharded, EqualsTheReplicatedModel) {
   }
 }
 
+// Distinct slots from `hot` that steps of so many rows use in an epoch, all steps together.
+std::uint64_t slots_stepped(const Dataset& data, const TrainOptions& given, std::uint64_t hot,
+                            std::size_t rows) {
+  const TrainOptions options = settled(given, data, false);
+  Samples samples = Model::of(options.model, data).prepare(data);
+  samples.reorder(shuffled(samples.rows(), options.seed));
+  const auto order = order_of_epoch(samples.rows(), 0, options);
+  std::uint64_t sum = 0;
+  for (std::size_t first = 0; first < order.size(); first += rows) {
+    std::set<std::uint32_t> slots;
+    for (const std::uint64_t row : std::span(order).subspan(first, rows)) {
+      for (std::uint64_t e = samples.row_begin[row]; e < samples.row_begin[row + 1]; ++e) {
+        if (samples.slots[e] >= hot) slots.insert(samples.slots[e]);
+      }
+    }
+    sum += slots.size();
+  }
+  return sum;
+}
+
 // Four workers, an FM with 8 factors, an FFM with 4: for a slot of a batch that lies elsewhere a
-// key of 4 bytes, its weights and their gradients; for a hot slot of each step its gradient.
-TEST(ShardedTraffic, IsKeysWeightsGradientsAndHotSlots) {
+// key of 4 bytes, its weights and their gradients; for a hot slot of each step its gradient; for a
+// slot that a step changes, and each copy of it, a key and the sum of its gradients.
+TEST(ShardedTraffic, IsKeysWeightsGradientsHotSlotsAndCopies) {
   constexpr int kWorkers = 4;
-  constexpr std::uint64_t kHot = 200;
+  constexpr std::uint64_t kHot = 200, kSteps = 2;
   const Dataset data =
       skewed_rows({.rows = 4096, .fields = 13, .features = 30, .growth = 1.4, .skew = 2});
-  for (const ModelKind kind : {ModelKind::kFm, ModelKind::kFfm}) {
+  for (const auto& [kind, copies] : {std::pair{ModelKind::kFm, 1},
+                                     {ModelKind::kFm, 2},
+                                     {ModelKind::kFm, 3},
+                                     {ModelKind::kFfm, 1},
+                                     {ModelKind::kFfm, 2}}) {
     TrainOptions options = fm_options();
     options.model.kind = kind;
     options.model.factors = kind == ModelKind::kFm ? 8 : 4;
     options.epochs = 1;
-    options.batch_rows = 512;
+    options.batch_rows = data.rows() / kSteps / kWorkers;
     std::mutex mutex;
-    double moved = 0, formula = 0, early = 0, weights = 0;
-    run_local(kWorkers, [&](Communicator& comm) {
-      ShardedRun run(comm, data, std::nullopt, options, {.hot = kHot, .copies = 1});
+    ShardTraffic sum;
+    std::uint64_t asked = 0;
+    run_local(kWorkers, [&, copies = copies](Communicator& comm) {
+      ShardedRun run(comm, data, std::nullopt, options, {.hot = kHot, .copies = copies});
       while (run.next_step()) continue;
       const ShardTraffic t = run.traffic();
-      const double floats = kind == ModelKind::kFm ? 8 + 1 : 13 * 4 + 1;
       const std::lock_guard lock(mutex);
-      moved += static_cast<double>(t.keys + t.early_weights + t.late_weights + t.gradients + t.hot);
-      formula += static_cast<double>(run.slots_asked()) * (kWorkers - 1) / kWorkers *
-                     (4 + 2 * 4 * floats) +
-                 static_cast<double>(run.step()) * kHot * 4 * floats;
-      early += static_cast<double>(t.early_weights);
-      weights += static_cast<double>(t.early_weights + t.late_weights);
+      sum.keys += t.keys;
+      sum.early_weights += t.early_weights;
+      sum.late_weights += t.late_weights;
+      sum.gradients += t.gradients;
+      sum.copies += t.copies;
+      sum.hot += t.hot;
+      asked += run.slots_asked();
     });
-    std::printf("%s: %.0f bytes moved, %.3f of the formula; %.2f of the weights came early\n",
-                name(kind), moved, moved / formula, early / weights);
-    EXPECT_NEAR(moved / formula, 1, 0.1) << name(kind);
-    EXPECT_GT(early, 0.1 * weights);
+    const std::uint64_t floats = kind == ModelKind::kFm ? 8 + 1 : 13 * 4 + 1;
+    const std::uint64_t copied =
+        static_cast<std::uint64_t>(copies - 1) * slots_stepped(data, options, kHot, 4096 / kSteps);
+    const std::uint64_t formula = asked * (kWorkers - 1) / kWorkers * (4 + 2 * 4 * floats) +
+                                  kWorkers * kSteps * kHot * 4 * floats + copied * (4 + 4 * floats);
+    const std::uint64_t weights = sum.early_weights + sum.late_weights;
+    const std::uint64_t moved = sum.keys + weights + sum.gradients + sum.copies + sum.hot;
+    const auto share = [](std::uint64_t part, std::uint64_t all) {
+      return static_cast<double>(part) / static_cast<double>(all);
+    };
+    std::printf("%s, %d copies: %lu bytes moved, %.3f of the formula; %.2f of weights came early\n",
+                name(kind), copies, moved, share(moved, formula),
+                share(sum.early_weights, weights));
+    EXPECT_NEAR(share(moved, formula), 1, 0.1) << name(kind) << ", " << copies << " copies";
+    EXPECT_GT(share(sum.early_weights, weights), 0.1);
+    // And for each copy of each shard how many, for each pair of workers how many in all.
+    const auto counts = static_cast<std::uint64_t>(copies - 1) * kWorkers * 4 * kSteps +
+                        (copies > 1 ? kWorkers * (kWorkers - 1) * 4 * kSteps : 0);
+    EXPECT_EQ(sum.copies, copied * (8 + 4 * floats) + counts) << name(kind);
   }
 }
 

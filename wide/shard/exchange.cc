@@ -81,52 +81,35 @@ std::vector<T> Exchange::swap(const std::vector<T>& out, std::span<const std::si
 }
 
 void Exchange::order_keys(Step& step) const {
-  const std::vector<int>& alive = map_.alive();
-  std::vector<std::vector<std::uint32_t>> wanted(alive.size()), copied(alive.size());
-  std::vector<std::vector<std::size_t>> keepers;  // of each shard, as members
-  for (int shard = 0; shard < map_.shards(); ++shard) {
-    std::vector<std::size_t>& members = keepers.emplace_back();
-    for (const int rank : map_.keepers(shard))
-      members.push_back(static_cast<std::size_t>(steps_->index_of(rank)));
-  }
+  std::vector<std::size_t> givers;  // of each shard, as members
+  for (int shard = 0; shard < map_.shards(); ++shard)
+    givers.push_back(static_cast<std::size_t>(steps_->index_of(map_.keepers(shard).front())));
+  std::vector<std::vector<std::uint32_t>> asked(map_.alive().size());
   for (std::uint32_t i = 0; i < step.batch.slots.size(); ++i) {
     const std::uint32_t slot = step.batch.slots[i];
-    if (slot < map_.hot()) continue;
-    const auto& members = keepers[static_cast<std::size_t>(map_.shard_of(slot))];
-    for (std::size_t c = 0; c < members.size(); ++c)
-      (c == 0 ? wanted : copied)[members[c]].push_back(i);
+    if (slot >= map_.hot())
+      asked[givers[static_cast<std::size_t>(map_.shard_of(slot))]].push_back(i);
   }
   step.asked.clear();
   step.asked_counts.clear();
-  step.wanted_counts.clear();
-  for (std::size_t m = 0; m < alive.size(); ++m) {
-    step.asked.insert(step.asked.end(), wanted[m].begin(), wanted[m].end());
-    step.asked.insert(step.asked.end(), copied[m].begin(), copied[m].end());
-    step.asked_counts.push_back(wanted[m].size() + copied[m].size());
-    step.wanted_counts.push_back(wanted[m].size());
+  for (const std::vector<std::uint32_t>& of_member : asked) {
+    step.asked.insert(step.asked.end(), of_member.begin(), of_member.end());
+    step.asked_counts.push_back(of_member.size());
   }
 }
 
-void Exchange::send_counts(Step& step) {
-  const std::size_t members = step.asked_counts.size();
-  std::vector<std::int32_t> out, in(2 * members);
-  for (std::size_t m = 0; m < members; ++m) {
-    out.push_back(static_cast<std::int32_t>(step.asked_counts[m]));
-    out.push_back(static_cast<std::int32_t>(step.wanted_counts[m]));
-  }
-  comm_.all_to_all(out, in, {.group = &*pulls_}).wait();
-  traffic_.keys += (members - 1) * 2 * sizeof(std::int32_t);
-  step.heard_counts.clear();
-  step.wanted_heard.clear();
-  for (std::size_t m = 0; m < members; ++m) {
-    step.heard_counts.push_back(static_cast<std::size_t>(in[2 * m]));
-    step.wanted_heard.push_back(static_cast<std::size_t>(in[2 * m + 1]));
-  }
+std::vector<std::size_t> Exchange::swap_counts(std::span<const std::size_t> counts,
+                                               const Group& group, std::uint64_t* bytes) {
+  std::vector<std::int32_t> out, in(counts.size());
+  for (const std::size_t n : counts) out.push_back(static_cast<std::int32_t>(n));
+  comm_.all_to_all(out, in, {.group = &group}).wait();
+  *bytes += (counts.size() - 1) * sizeof(std::int32_t);
+  return {in.begin(), in.end()};
 }
 
 void Exchange::send_keys(Step& step) {
   order_keys(step);
-  send_counts(step);
+  step.heard_counts = swap_counts(step.asked_counts, *pulls_, &traffic_.keys);
   std::vector<std::int32_t> keys;
   std::vector<std::int16_t> entries;
   for (const std::uint32_t i : step.asked) {
@@ -146,7 +129,7 @@ void Exchange::send_flags(Step& step) {
     for (const std::size_t n : counts) bytes.push_back((n + 7) / 8);
     return bytes;
   };
-  const auto out_bytes = bytes_for(step.wanted_heard), in_bytes = bytes_for(step.wanted_counts);
+  const auto out_bytes = bytes_for(step.heard_counts), in_bytes = bytes_for(step.asked_counts);
   std::vector<std::int8_t> out(total(out_bytes));
   const auto for_bits = [](std::span<const std::size_t> counts, auto body) {
     std::size_t first = 0, flag = 0;
@@ -155,39 +138,33 @@ void Exchange::send_flags(Step& step) {
       first += (n + 7) / 8;
     }
   };
-  for_bits(step.wanted_heard, [&](std::size_t flag, std::size_t byte, int bit) {
+  for_bits(step.heard_counts, [&](std::size_t flag, std::size_t byte, int bit) {
     if (step.late_heard[flag]) out[byte] = static_cast<std::int8_t>(out[byte] | bit);
   });
   const std::vector<std::int8_t> in = swap(out, out_bytes, in_bytes, 1, *pulls_, &traffic_.keys);
-  step.late.assign(total(step.wanted_counts), false);
-  for_bits(step.wanted_counts, [&](std::size_t flag, std::size_t byte, int bit) {
+  step.late.assign(total(step.asked_counts), false);
+  for_bits(step.asked_counts, [&](std::size_t flag, std::size_t byte, int bit) {
     step.late[flag] = (in[byte] & bit) != 0;
   });
 }
 
 void Exchange::send_weights(Step& step, const Shards& shards, bool late, const Group& group) {
   std::vector<float> out;
-  std::size_t flag = 0;
-  for_wanted(step, [&](std::size_t i) {
-    if (step.late_heard[flag++] != late) return;
+  for (std::size_t i = 0; i < step.heard.size(); ++i) {
+    if (step.late_heard[i] != late) continue;
     out.resize(out.size() + floats_);
     shards.read(static_cast<std::uint64_t>(step.heard[i]), out.data() + out.size() - floats_);
-  });
+  }
   std::uint64_t bytes = 0;
   const std::vector<float> in =
-      swap(out, counts_of(step.late_heard, step.wanted_heard, late),
-           counts_of(step.late, step.wanted_counts, late), floats_, group, &bytes);
+      swap(out, counts_of(step.late_heard, step.heard_counts, late),
+           counts_of(step.late, step.asked_counts, late), floats_, group, &bytes);
   (late ? traffic_.late_weights : traffic_.early_weights) += bytes;
   const float* from = in.data();
-  std::size_t begin = 0;
-  flag = 0;
-  for (std::size_t m = 0; m < step.asked_counts.size(); ++m) {
-    for (std::size_t i = 0; i < step.wanted_counts[m]; ++i) {
-      if (step.late[flag++] != late) continue;
-      std::copy_n(from, floats_, step.weights.data() + step.asked[begin + i] * floats_);
-      from += floats_;
-    }
-    begin += step.asked_counts[m];
+  for (std::size_t i = 0; i < step.asked.size(); ++i) {
+    if (step.late[i] != late) continue;
+    std::copy_n(from, floats_, step.weights.data() + step.asked[i] * floats_);
+    from += floats_;
   }
 }
 
@@ -209,6 +186,30 @@ std::vector<Pushed> Exchange::pushed(const Step& step) const {
     begin += n;
   }
   return from;
+}
+
+void Exchange::send_sums(Shards& shards) {
+  if (!map_.has_copies()) return;
+  const std::vector<int>& alive = map_.alive();
+  SlotSums out;
+  std::vector<std::size_t> sent, heads, coming_heads;
+  for (const int rank : alive) {
+    const std::vector<int> given = map_.copied(comm_.rank(), rank);
+    const std::size_t before = out.rows.size();
+    for (const int shard : given) shards.put_sums(shard, out);
+    sent.push_back((out.rows.size() - before) / (floats_ + 1));
+    heads.push_back(sent.back() + given.size());
+  }
+  const std::vector<std::size_t> coming = swap_counts(sent, *steps_, &traffic_.copies);
+  for (std::size_t m = 0; m < alive.size(); ++m)
+    coming_heads.push_back(coming[m] + map_.copied(alive[m], comm_.rank()).size());
+  SlotSums in;
+  in.places = swap(out.places, heads, coming_heads, 1, *steps_, &traffic_.copies);
+  in.rows = swap(out.rows, sent, coming, floats_ + 1, *steps_, &traffic_.copies);
+  SlotSumsReader reader{in};
+  for (const int rank : alive) {
+    for (const int shard : map_.copied(rank, comm_.rank())) shards.take_sums(shard, reader);
+  }
 }
 
 void Exchange::add_up(std::span<float> gradients) {

@@ -45,6 +45,20 @@ class ShardMap {
   const std::vector<int>& alive() const noexcept { return alive_; }
   void remove(int rank) { std::erase(alive_, rank); }
 
+  // Whether any shard has one.
+  bool has_copies() const noexcept { return copies_ > 1 && alive_.size() > 1; }
+  // Shards that `giver` gives and `keeper` has a copy of, ascending.
+  std::vector<int> copied(int giver, int keeper) const {
+    std::vector<int> found;
+    for (int shard = 0; shard < shards_; ++shard) {
+      const std::vector<int> ranks = keepers(shard);
+      if (ranks.front() == giver &&
+          std::find(ranks.begin() + 1, ranks.end(), keeper) != ranks.end())
+        found.push_back(shard);
+    }
+    return found;
+  }
+
   // The worker that gives the shard's weights, then those that keep copies.
   std::vector<int> keepers(int shard) const {
     std::vector<int> found;

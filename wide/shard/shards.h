@@ -20,6 +20,17 @@ struct Pushed {
   const float* gradients;                 // [slots][floats_sent()]
 };
 
+// What slots are stepped by, as it goes from who gives their shards to who keeps copies.
+struct SlotSums {
+  std::vector<std::int32_t> places;  // for each shard: how many, then these in the shard
+  std::vector<float> rows;           // [slots][floats_sent() + 1]: sums of gradients, edges
+};
+// Goes through them, shard by shard.
+struct SlotSumsReader {
+  const SlotSums& sums;
+  std::size_t place = 0, row = 0;
+};
+
 class Shards {
  public:
   // `map` must outlive it. Keeps nothing yet.
@@ -61,8 +72,13 @@ class Shards {
   }
   void forget_notes();
 
-  // Each slot steps once, by the sum of what was sent for it, in the order of `from`.
-  void apply(std::span<const Pushed> from, float* shared);
+  // Adds up what was sent for the slots of shards that are given here, in the order of `from`.
+  void add_up(std::span<const Pushed> from);
+  // What was added up for a shard goes behind `out`; comes to a copy of it, of which nothing was.
+  void put_sums(int shard, SlotSums& out) const;
+  void take_sums(int shard, SlotSumsReader& in);
+  // Each slot steps once, by its sum.
+  void apply(float* shared);
   // All are as before the last apply().
   void undo();
 
@@ -71,8 +87,8 @@ class Shards {
     Layout layout;
     Floats state, best;
     std::vector<std::uint32_t> asked;   // the step that did so last
-    std::vector<std::uint32_t> number;  // in `places`, from 1; zeros between steps
-    // Of the step that is applied.
+    std::vector<std::uint32_t> number;  // in `places`, from 1; zeros but in add_up()
+    // Of the step that is applied; a sum has what fills factors up, too.
     std::vector<std::uint32_t> places;
     std::vector<float> sums, entries;
     SlotsBefore before;
@@ -82,7 +98,7 @@ class Shards {
     layout.slots = map_.slots_of(shard);
     return layout;
   }
-  void add_up(const Pushed& pushed);
+  void add(const Pushed& pushed);
 
   const ShardMap& map_;
   Layout layout_;  // of all slots
