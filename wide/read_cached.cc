@@ -7,7 +7,9 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "comm/error.h"
 #include "wide/cache.h"
@@ -61,6 +63,38 @@ std::uint64_t source_of(const std::vector<std::string>& paths, const ReadOptions
   return checksum(text.data(), text.size()) | 1;  // never 0
 }
 
+// Reading the cache with what it was made of, and what it has to be made of, side by side: the
+// source is as a rule larger.
+struct Look {
+  std::optional<std::uint64_t> made_of;  // nothing: there is none
+  std::uint64_t source = 0;
+  Dataset cache;
+  std::exception_ptr unread;  // why there is none of it
+
+  // Throws what reading it did.
+  Dataset take() {
+    if (unread) std::rethrow_exception(unread);
+    return std::move(cache);
+  }
+};
+
+Look look_at(const std::vector<std::string>& paths, const std::string& path,
+             const ReadOptions& options) {
+  Look look{.made_of = source_of_cache(path), .cache = {}, .unread = {}};
+  std::exception_ptr failure;
+  Team(look.made_of ? 2 : 1).run([&](int thread) {
+    std::exception_ptr& failed = thread == 0 ? failure : look.unread;
+    try {
+      if (thread == 0) look.source = source_of(paths, options);
+      if (thread == 1) look.cache = load_cache(path, options);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  return look;
+}
+
 }  // namespace
 
 Dataset read_cached(const std::vector<std::string>& paths, const std::string& path,
@@ -72,17 +106,18 @@ Dataset read_cached(const std::vector<std::string>& paths, const std::string& pa
                 path + ": is in the place of the cache, but is none. Move it, or read without one");
   }
   // Before the rows: files that change in between have a cache that is of no files.
-  const std::uint64_t source = source_of(paths, options);
+  Look look = look_at(paths, path, options);
   try {
-    if (source_of_cache(path) == source) return load_cache(path, options);
+    if (look.made_of == look.source) return look.take();
   } catch (const BadCache& error) {
     if (log) log(LogLevel::kWarning, fmt::format("{}. It is made anew", error.what()));
   }
+  look.cache = {};
   WholeFile::check(path);
   ReadOptions whole = options;
   whole.fields = true;
   Dataset data = read_files(paths, whole);
-  save_cache(data, path, source);
+  save_cache(data, path, look.source);
   if (!options.fields) data.fields = {};
   return data;
 }

@@ -55,6 +55,7 @@ class ParallelReading {
       ended_ = piece.text.empty();
       if (turns_taken_ == 0) {
         first_bytes_ = piece.text.size();
+        guessed_bytes_ = input_.guess_bytes(first_bytes_);
         piece.text = gatherer_.begin_file(input_.name(), piece.text);
         if (range_) {
           piece.text = narrowed(piece.text, buffer);
@@ -85,7 +86,10 @@ class ParallelReading {
   void add(const Piece& piece, const Rows& rows) {
     if (piece.failure) std::rethrow_exception(piece.failure);
     if (piece.parser != nullptr) gatherer_.add(*piece.parser, rows);
-    if (piece.turn == 0) gatherer_.reserve(first_bytes_, bytes());
+    if (piece.turn > 0) return;
+    using enum Gatherer::SizeOfText;
+    gatherer_.reserve(first_bytes_, bytes(), kKnown);
+    gatherer_.reserve(first_bytes_, guessed_bytes_, kGuessed);
   }
 
   std::uint64_t bytes() const { return range_ ? range_->end - range_->begin : input_.size_bytes(); }
@@ -121,7 +125,8 @@ class ParallelReading {
   std::mutex input_mutex_;
   Pieces pieces_;
   std::uint64_t turns_taken_ = 0;
-  std::uint64_t first_bytes_ = 0;  // of the first piece
+  std::uint64_t first_bytes_ = 0;    // of the first piece
+  std::uint64_t guessed_bytes_ = 0;  // of all that it is the first of, where they are packed
   bool ended_ = false;
   std::mutex turn_mutex_;
   std::condition_variable turn_changed_;

@@ -112,6 +112,9 @@ TEST_F(Cache, IsMadeAnewWhenSourceOrOptionsChange) {
   write("t", "1 0:1:1\n0 1:3:1 0:4:1\n");  // has all, also when made for who wants no fields
   EXPECT_TRUE(read_cached({path("t")}, path("c"), {.fields = false}).fields.empty());
   expect_same(load_cache(path("c")), read_file(path("t")));
+  write("t", "1 1:1\n");  // and no cache of others need fit in memory
+  EXPECT_THROW(load_cache(path("c"), {.memory_limit_bytes = 40}), Error);
+  EXPECT_EQ(read_cached({path("t")}, path("c"), {.memory_limit_bytes = 40}).rows(), 1u);
 }
 
 // One byte of the source changes, but neither its size nor its time; or the time alone.

@@ -11,6 +11,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 
 #include "comm/error.h"
@@ -106,6 +107,32 @@ TEST_F(Files, GiveTheSameRowsInEveryWay) {
   expect_same(read_file(write("gz2", gzip(text_.substr(0, half)) + gzip(text_.substr(half)))), all);
   expect_same(read_file(write("zst2", zstd(text_.substr(0, half)) + zstd(text_.substr(half)))),
               all);
+}
+
+// What a file's first piece says of its size says nothing of the files before it.
+TEST_F(Files, AreHeldToTheLimitOfMemoryByWhatTheyHoldThemselves) {
+  const std::size_t half = text_.find('\n', text_.size() / 2) + 1;
+  const std::string a = text_.substr(0, half), b = text_.substr(half);
+  const std::uint64_t bytes = 100'000 * 12 + 200'000 * 8;  // of rows, and of their entries
+  for (const auto& files : {std::vector{write("a", a), write("b", b)},
+                            std::vector{write("az", gzip(a)), write("bz", gzip(b))}}) {
+    EXPECT_EQ(read_files(files, {.memory_limit_bytes = bytes * 5 / 4}).rows(), 100'000u);
+    EXPECT_THROW(read_files(files, {.memory_limit_bytes = bytes * 3 / 4}), Error);
+  }
+}
+
+// Instead of by twice as much again and again, which for these 5.2 pieces ends with 1.5 times as
+// much: of a packed file, too, whose size is guessed.
+TEST_F(Files, GetTheirRoomAtOnce) {
+  std::mt19937 random(1);
+  std::string text;
+  for (int i = 0; i < 124'000; ++i) {
+    text += "1 " + std::to_string(100'000 + random() % 900'000) + ":1\n";
+  }
+  for (const std::string& bytes : {text, gzip(text), zstd(text)}) {
+    const Dataset data = read_file(write("t", bytes));
+    EXPECT_LT(data.ids.capacity(), data.ids.size() * 7 / 5);
+  }
 }
 
 // Errors are those of one thread, wherever the piece with the bad line begins.

@@ -54,6 +54,8 @@ void Gatherer::fail(std::uint64_t line, const std::string& what) const {
 std::string_view Gatherer::begin_file(const std::string& name, std::string_view text) {
   name_ = name;
   lines_ = zero_line_ = minus_one_line_ = 0;
+  rows_before_ = data_.rows();
+  entries_before_ = data_.entries();
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.starts_with("motleyWM")) fail(1, "is a model, not data");
   if (text.starts_with("motleyWC")) fail(1, "is a cache, which is read alone");
@@ -169,11 +171,14 @@ void Gatherer::add(const TextParser& parser, const Rows& rows) {
 
 void Gatherer::check_memory(double rows, double entries, double entry_bytes) {
   constexpr double kLittle = 16 << 20;  // bytes, for which nobody asks the system what is left
-  if (options_.memory_limit_bytes == 0) {
-    if (bytes_of(rows, entries, entry_bytes) <= kLittle) return;
-    options_.memory_limit_bytes = memory_limit();
-  }
+  if (options_.memory_limit_bytes == 0 && bytes_of(rows, entries, entry_bytes) <= kLittle) return;
+  limit();
   check_memory(name_, options_, rows, entries, entry_bytes);
+}
+
+std::uint64_t Gatherer::limit() {
+  if (options_.memory_limit_bytes == 0) options_.memory_limit_bytes = memory_limit();
+  return options_.memory_limit_bytes;
 }
 
 void Gatherer::check_memory(const std::string& name, const ReadOptions& options, double rows,
@@ -200,13 +205,21 @@ void Gatherer::reserve_rows(std::size_t rows) {
   data_.values.reserve(static_cast<std::size_t>(entries));
 }
 
-void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total) {
+void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total, SizeOfText size) {
   if (total <= parsed || parsed == 0) return;
   const bool fields = !data_.fields.empty();
-  const double scale = static_cast<double>(total) / static_cast<double>(parsed);
-  const double rows = static_cast<double>(data_.rows()) * scale * 1.02 + 1;
-  const double entries = static_cast<double>(data_.entries()) * scale * 1.02 + 1;
-  check_memory(rows, entries, fields ? 12 : 8);
+  const double margin = size == SizeOfText::kGuessed ? 1.2 : 1.02;
+  const double scale = margin * static_cast<double>(total) / static_cast<double>(parsed);
+  const auto scaled = [&](std::size_t before, std::size_t all) {
+    return static_cast<double>(before) + static_cast<double>(all - before) * scale + 1;
+  };
+  const double rows = scaled(rows_before_, data_.rows());
+  const double entries = scaled(entries_before_, data_.entries());
+  if (size == SizeOfText::kKnown) {
+    check_memory(rows, entries, fields ? 12 : 8);
+  } else if (2 * bytes_of(rows, entries, 12) > static_cast<double>(limit())) {
+    return;
+  }
   data_.labels.reserve(static_cast<std::size_t>(rows));
   data_.row_begin.reserve(static_cast<std::size_t>(rows) + 1);
   data_.ids.reserve(static_cast<std::size_t>(entries));

@@ -31,8 +31,10 @@ class Gatherer {
   const TextParser& parser_for(std::string_view text);
   // The rows that `parser` made of a file's next piece. Throws where they are bad.
   void add(const TextParser& parser, const Rows& rows);
-  // Makes room, after the first `parsed` of `total` bytes of a file.
-  void reserve(std::uint64_t parsed, std::uint64_t total);
+  // Makes room, after the first `parsed` of `total` bytes of a file. A total that is known to
+  // exceed the limit is refused; one that is guessed gets no room then, and grows as it comes.
+  enum class SizeOfText { kKnown, kGuessed };
+  void reserve(std::uint64_t parsed, std::uint64_t total, SizeOfText size);
   // Makes room for that many rows, which are like those that there are.
   void reserve_rows(std::size_t rows);
   std::size_t rows() const noexcept { return data_.rows(); }  // not yet taken
@@ -48,6 +50,7 @@ class Gatherer {
 
  private:
   void check_memory(double rows, double entries, double entry_bytes);
+  std::uint64_t limit();  // of memory, in bytes
   [[noreturn]] void fail(std::uint64_t line, const std::string& what) const;
   void choose_format(std::string_view first_line);
   void begin_columns(std::string_view first_line);
@@ -60,6 +63,8 @@ class Gatherer {
   std::vector<std::unique_ptr<TextParser>> parsers_;  // the last is in use
   bool format_known_ = false;
   Schema schema_;
+  std::size_t rows_before_ = 0;       // of other files
+  std::size_t entries_before_ = 0;    // of theirs
   std::uint64_t lines_ = 0;           // of the file, that were added
   std::uint64_t zero_line_ = 0;       // where the label 0 was first seen in it; 0: nowhere
   std::uint64_t minus_one_line_ = 0;  // and -1

@@ -94,6 +94,7 @@ class Zstd final : public Unpacker {
     return {from.pos, to.pos};
   }
   bool complete() const override { return complete_; }
+  std::size_t ahead() const override { return complete_ ? 0 : ZSTD_DStreamOutSize(); }  // a block
 
  private:
   ZSTD_DStream* stream_;
@@ -136,6 +137,16 @@ std::uint64_t Input::size_bytes() const {
   if (fstat(fd_, &info) != 0) throw_errno("fstat " + name_);
   return S_ISREG(info.st_mode) && unpacker_ == nullptr ? static_cast<std::uint64_t>(info.st_size)
                                                        : 0;
+}
+
+std::uint64_t Input::guess_bytes(std::uint64_t given) const {
+  struct stat info {};
+  if (unpacker_ == nullptr || fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+  const auto at = static_cast<std::uint64_t>(lseek(fd_, 0, SEEK_CUR));
+  const std::uint64_t used = at - (packed_.size() - packed_begin_);
+  return static_cast<std::uint64_t>(static_cast<double>(info.st_size) *
+                                    static_cast<double>(given + unpacker_->ahead()) /
+                                    static_cast<double>(std::max<std::uint64_t>(used, 1)));
 }
 
 std::size_t Input::read_raw(char* out, std::size_t n) {

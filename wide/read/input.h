@@ -21,6 +21,8 @@ class Unpacker {
   virtual Step unpack(const char* in, std::size_t n, char* out, std::size_t room) = 0;
   // Whether the bytes so far end a stream.
   virtual bool complete() const = 0;
+  // How many bytes it may have unpacked that unpack() has not given out yet.
+  virtual std::size_t ahead() const { return 0; }
 };
 
 class Input {
@@ -34,6 +36,9 @@ class Input {
   const std::string& name() const noexcept { return name_; }  // for messages
   // Of the text; 0 where it cannot be known before the end.
   std::uint64_t size_bytes() const;
+  // Of the text of a packed file whose first `given` bytes have been read, if all of it packs as
+  // well as they do; else 0.
+  std::uint64_t guess_bytes(std::uint64_t given) const;
   // Bytes put into out[0 … n); 0 at the end. Throws kIo; kInvalid for damaged or truncated packed
   // bytes.
   std::size_t read_some(char* out, std::size_t n);
