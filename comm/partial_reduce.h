@@ -27,7 +27,8 @@
 //
 // A rank of the communicator may be waited for from its first average(), or announcement of one, to
 // leave(). Ranks that have not come to that yet are expected for two leases (Options::lease) after
-// the first has; then groups are formed as if they were not there, until they come.
+// the first has; then groups are formed as if they were not there, until they come. Nobody can take
+// the rank of one that died; ranks that kept away so far, or have left, can come in its place.
 #pragma once
 
 #include <cstddef>

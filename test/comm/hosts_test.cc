@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/executor/engine.h"
+#include "comm/partial_reduce.h"
 #include "comm/transport/transport.h"
 #include "test/comm/host_jobs.h"
 
@@ -148,6 +149,45 @@ TEST_F(HostsTest, AKilledRankIsNamedOnAllHosts) {
       if (rank == victim) continue;
       EXPECT_TRUE(ranks.succeeded(rank)) << "rank " << rank << ", killed: " << victim;
     }
+  }
+}
+
+// Averages by partial-reduce until it has done so with `left` alone for a while. True if it was not
+// held up for longer than until the lease of the others was over, nor for the 30 s that an average
+// is given here.
+bool averages_with(Communicator& comm, Store& store, const std::vector<int>& left) {
+  PartialReducer reducer(
+      comm, {.group_size = comm.size(), .timeout = seconds(60), .least_patience = seconds(60)});
+  std::vector<float> model(1 << 18, 1);
+  Duration longest{};
+  int among_them = 0;
+  for (int step = 0; among_them < 20; ++step) {
+    if (step == 3) store.set("running/" + std::to_string(comm.rank()), "yes");
+    const TimePoint start = comm.clock().now();
+    if (reducer.average(model, step).group == left) ++among_them;
+    longest = std::max(longest, comm.clock().now() - start);
+  }
+  if (longest < seconds(10)) return true;
+  std::fprintf(stderr, "rank %d was held up for %.1f s\n", comm.rank(), to_seconds(longest));
+  return false;
+}
+
+// A host is gone in the midst of averages by partial-reduce, its ranks killed or its cable pulled.
+TEST_F(HostsTest, PartialScenario2And14PartialReduceGoesOnWithoutAHost) {
+  const NetHosts hosts({{}, {}});
+  for (const char* end : {"killed", "cut off"}) {
+    const Job job({0, 0, 1, 1});
+    ForkedRanks ranks = start(hosts, job, [&](int rank, Store& store) {
+      Communicator comm = Communicator::join(job.options(rank));
+      return averages_with(comm, store, {0, 1});
+    });
+    wait_until_running(ranks, job);
+    if (end == std::string("killed")) {
+      for (const int rank : {2, 3}) ranks.kill(rank);
+    } else {
+      hosts.set_link(1, false);
+    }
+    for (const int rank : {0, 1}) EXPECT_TRUE(ranks.succeeded(rank)) << rank << ", " << end;
   }
 }
 

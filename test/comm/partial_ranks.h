@@ -16,9 +16,14 @@
 #include "comm/control/local_control.h"
 #include "comm/error.h"
 #include "comm/transport/inproc.h"
+#include "comm/version.h"
 #include "test/support/transports.h"
 
 namespace motley::test {
+
+inline bool ucx_is_missing() {
+  return version_text().find("UCX not in this build") != std::string::npos;
+}
 
 using Body = std::function<void(Communicator&)>;
 using Connect = std::function<std::unique_ptr<ControlClient>(int rank)>;
