@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "comm/error.h"
 
@@ -93,6 +97,33 @@ std::vector<std::string> words(const std::string& text) {
 
 void ip(pid_t of, const std::string& arguments) { run_in(of, words("ip " + arguments)); }
 
+// The kernel says a while after a cable is plugged in that it is, on a loaded machine longer.
+// Throws kTimeout.
+void wait_for_cable(pid_t of) {
+  constexpr int kMostLooks = 20'000;  // a millisecond each
+  const pid_t pid = fork();
+  if (pid < 0) throw_errno("fork");
+  if (pid == 0) {
+    try {
+      enter_namespace(of);
+    } catch (const Error&) {
+      _exit(126);
+    }
+    const int any = socket(AF_INET, SOCK_DGRAM, 0);
+    ifreq device{};
+    std::strcpy(device.ifr_name, "eth0");
+    for (int look = 0; look < kMostLooks; ++look) {
+      if (ioctl(any, SIOCGIFFLAGS, &device) != 0) break;
+      if ((device.ifr_flags & IFF_RUNNING) != 0) _exit(0);
+      usleep(1000);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (status != 0) throw Error(ErrorCode::kTimeout, "eth0 of a host is not running after 20 s.");
+}
+
 void limit(pid_t of, const std::string& device, double bits_per_second) {
   const double burst = std::max(kLeastBurst, bits_per_second / 8 / kTimerHz * 2);
   run_in(of, words(fmt::format("tc qdisc add dev {} root tbf rate {:.0f}bit burst {:.0f} latency "
@@ -127,6 +158,7 @@ NetHosts::NetHosts(const std::vector<NetHost>& hosts) {
     hosts_.push_back(keep_namespace());
     set_up(size() - 1, how);
   }
+  for (const pid_t host : hosts_) wait_for_cable(host);
 }
 
 NetHosts::~NetHosts() {
