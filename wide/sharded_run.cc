@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "wide/shard/own_pace.h"
 #include "wide/shard/shard_worker.h"
 #include "wide/shard/whole_state.h"
 #include "wide/train/settle.h"
@@ -20,7 +21,7 @@ namespace {
 struct Position {
   std::int64_t steps = 0;
   int epoch = 0;          // begun
-  std::size_t row = 0;    // of the epoch, of all workers
+  std::size_t row = 0;    // of the epoch, of all workers; at their own pace, of this one
   double loss = 0;        // of this worker's rows of the epoch
   std::uint64_t own = 0;  // those rows
   std::uint64_t rows_trained = 0;
@@ -37,6 +38,7 @@ class ShardedRun::Impl {
 
   bool next_step() {
     return with_survivors([this] {
+      if (pace_) return next_own_step();
       if (!done_ && now_.row == train_.rows()) end_epoch();
       if (done_) return false;
       make_step();
@@ -45,8 +47,10 @@ class ShardedRun::Impl {
   }
 
   void collect(const Model::PutFloats& put) {
+    if (pace_ && !done_) pace_->pause();
     collect_state(worker_.comm, worker_.exchange.group(), worker_.map, model_.layout(),
                   worker_.shards, worker_.hot, put);
+    if (pace_ && !done_) pace_->resume();
   }
   void save(const std::string& path) {
     with_survivors([&] {
@@ -63,8 +67,18 @@ class ShardedRun::Impl {
   const std::vector<EpochReport>& reports() const noexcept { return reports_; }
   const BestEpoch& best() const noexcept { return best_; }
   const ShardMap& map() const noexcept { return worker_.map; }
-  const Exchange& exchange() const noexcept { return worker_.exchange; }
-  std::uint64_t slots_asked() const noexcept { return slots_asked_; }
+  ShardTraffic traffic() const {
+    ShardTraffic sum = worker_.exchange.traffic();
+    if (!pace_) return sum;
+    const ShardTraffic own = pace_->traffic();
+    sum.keys += own.keys;
+    sum.late_weights += own.late_weights;
+    sum.gradients += own.gradients;
+    sum.hot += own.hot;
+    return sum;
+  }
+  std::uint64_t slots_asked() const noexcept { return pace_ ? pace_->slots_asked() : slots_asked_; }
+  std::uint64_t left_out() const { return pace_ ? pace_->left_out() : 0; }
   std::uint64_t rows_planned() const noexcept {
     return static_cast<std::uint64_t>(options_.epochs) * train_.rows() / worker_.members();
   }
@@ -83,6 +97,7 @@ class ShardedRun::Impl {
         worker_(comm, start, train_.shape(), options_, shards),
         model_(std::move(start.model)) {
     if (validation) validation_ = model_.prepare(std::move(*validation));
+    if (shards.partial) pace_.emplace(worker_, train_, options_, shard_options_);
     begin_epoch();
   }
   static ShardRows prepared(ShardRows&& rows, const Start& start, int copies) {
@@ -102,9 +117,34 @@ class ShardedRun::Impl {
         return body();
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kPeerLost) throw;
+        if (pace_) end_without(error);
         go_on_without(error);
       }
     }
+  }
+
+  // What a worker dies of, the others cannot go on without.
+  [[noreturn]] static void end_without(const Error& lost) {
+    throw Error(ErrorCode::kPeerLost,
+                fmt::format("train sharded by partial-reduce: workers that died had the only copy "
+                            "of their features. Begin anew, or average by all-reduce, where there "
+                            "are copies. {}",
+                            lost.what()),
+                lost.ranks());
+  }
+
+  bool next_own_step() {
+    while (!done_) {
+      if (const std::optional<OwnPace::Made> made = pace_->step(now_.steps)) {
+        check_finite(made->loss, now_.row + made->rows);
+        count(made->rows, made->rows, made->loss);
+        return true;
+      }
+      pace_->pause();
+      end_epoch();
+      if (done_) pace_->close();
+    }
+    return false;
   }
 
   // All rows of the step that begins at `row` of the epoch.
@@ -154,26 +194,34 @@ class ShardedRun::Impl {
   }
 
   void apply(const Step& step, std::size_t rows, double loss) {
-    if (!std::isfinite(worker_.hot.gradients()[Layout::kUpdates])) {
-      throw Error(
-          ErrorCode::kInvalid,
-          fmt::format("train: diverged in epoch {} after {} rows: the loss is {}. Lower the "
-                      "learning rate, or use instance normalisation",
-                      now_.epoch, now_.row + rows, worker_.hot.gradients()[Layout::kUpdates]));
-    }
+    check_finite(worker_.hot.gradients()[Layout::kUpdates], now_.row + rows);
     before_ = now_;
     worker_.shards.apply(worker_.hot.shared());
     worker_.hot.apply();
     slots_asked_ += step.asked.size();
+    count(rows, step.batch.samples.rows(), loss);
+  }
+  void check_finite(double loss, std::size_t row) const {
+    if (std::isfinite(loss)) return;
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("train: diverged in epoch {} after {} rows: the loss is {}. Lower the "
+                            "learning rate, or use instance normalisation",
+                            now_.epoch, row, loss));
+  }
+  void count(std::size_t rows, std::size_t own, double loss) {
     now_.row += rows;
     now_.loss += loss;
-    now_.own += step.batch.samples.rows();
-    now_.rows_trained += step.batch.samples.rows();
+    now_.own += own;
+    now_.rows_trained += own;
     ++now_.steps;
   }
 
   void begin_epoch() {
-    order_ = order_of_epoch(train_.rows(), now_.epoch, options_);
+    if (pace_) {
+      pace_->begin_epoch();
+    } else {
+      order_ = order_of_epoch(train_.rows(), now_.epoch, options_);
+    }
     ++now_.epoch;
     now_.row = 0;
     now_.loss = 0;
@@ -287,6 +335,7 @@ class ShardedRun::Impl {
   Model model_;                       // without its state
   std::vector<std::uint64_t> order_;  // of rows, in this epoch
   std::optional<Step> next_;
+  std::optional<OwnPace> pace_;  // at which workers go that do not wait for each other
   std::uint64_t slots_asked_ = 0;
   Position now_, before_;  // the latter: before the last step
   std::vector<EpochReport> reports_;
@@ -315,7 +364,8 @@ const std::vector<EpochReport>& ShardedRun::reports() const noexcept { return im
 int ShardedRun::best_epoch() const noexcept { return impl_->best().epoch(); }
 const std::vector<int>& ShardedRun::workers() const noexcept { return impl_->map().alive(); }
 std::size_t ShardedRun::features() const noexcept { return impl_->map().slots(); }
-ShardTraffic ShardedRun::traffic() const noexcept { return impl_->exchange().traffic(); }
+ShardTraffic ShardedRun::traffic() const noexcept { return impl_->traffic(); }
+std::uint64_t ShardedRun::left_out() const noexcept { return impl_->left_out(); }
 std::uint64_t ShardedRun::slots_asked() const noexcept { return impl_->slots_asked(); }
 void ShardedRun::save(const std::string& path) { impl_->save(path); }
 

@@ -17,6 +17,14 @@
 // Weights of the next step come while this one computes, but for those that it changes (or, with
 // Pulls::kOneStepOld, all of them, as they were before it).
 //
+// With ShardOptions::partial nobody waits for a slow worker: each makes steps at its own pace, on
+// the rows that it holds, over and over, until all together have made an epoch's rows: the rows of
+// fast workers count more. Keepers answer while they compute, with weights as they are, and step
+// by each worker's gradients when they come; hot features are averaged with the workers that are
+// ready. So it is not the model of one worker, nor the same each time. All wait for each other at
+// the end of an epoch, for a step of the slowest. There are no copies: where a worker dies, the
+// others throw kPeerLost.
+//
 // Death: each shard has ShardOptions::copies keepers, which step it alike, by sums of gradients
 // that the first of them sends the others. Where a worker dies, the others take the step that it
 // was in back, where they had made it, and make it again without it: nothing that was learnt before
@@ -39,6 +47,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partial_reduce.h"
 #include "wide/row_parts.h"
 #include "wide/trainer.h"
 
@@ -54,6 +63,12 @@ struct ShardOptions {
   std::uint64_t hot = 4096;  // most frequent features, which every worker has
   int copies = 2;            // workers that keep a shard; 1: a death ends training
   Pulls pulls = Pulls::kExact;
+  // Workers do not wait for each other, and hot features are averaged so. Wants copies = 1;
+  // Pulls::kExact then means: after this worker's own gradients have gone.
+  std::optional<PartialOptions> partial;
+  // With `partial`: a keeper leaves out gradients of weights after which each of the others has
+  // made more steps than so many, on average; at least 1.
+  std::int64_t staleness = 16;
   // Called with the number of a step, from 0: before this worker computes, when weights of the step
   // behind it have come (by another thread), and before it is applied.
   std::function<void(std::int64_t step)> on_compute, on_ahead, on_apply;
@@ -63,7 +78,7 @@ struct ShardOptions {
 struct ShardTraffic {
   std::uint64_t keys = 0;           // with the numbers of edges, and what is late
   std::uint64_t early_weights = 0;  // while the step before computed
-  std::uint64_t late_weights = 0;
+  std::uint64_t late_weights = 0;   // with `partial`: all
   std::uint64_t gradients = 0;
   std::uint64_t copies = 0;  // sums of gradients, for those that keep copies
   std::uint64_t hot = 0;
@@ -79,8 +94,9 @@ class ShardedRun {
   ShardedRun(ShardedRun&&) noexcept;
   ~ShardedRun();
 
-  // One step of all workers. False, and nothing done, once training is over. Throws kInvalid when
-  // the loss is no longer finite; kPeerLost as said above; what comm's calls throw.
+  // One step of all workers; with `partial` of this one: they make different numbers of steps.
+  // False, and nothing done, once training is over. Throws kInvalid when the loss is no longer
+  // finite; kPeerLost as said above; what comm's calls throw.
   bool next_step();
 
   std::int64_t step() const noexcept;    // steps made
@@ -93,10 +109,13 @@ class ShardedRun {
   const std::vector<int>& workers() const noexcept;  // that live
   std::size_t features() const noexcept;
   ShardTraffic traffic() const noexcept;
+  // Batches of any worker whose gradients were too old for this one, as a keeper.
+  std::uint64_t left_out() const noexcept;
   // Distinct slots that this worker's batches have asked others or itself for, all steps together.
   std::uint64_t slots_asked() const noexcept;
 
-  // Writes the model as Model::save() does; all living workers call it.
+  // Writes the model as Model::save() does; all living workers call it. With `partial` they meet in
+  // it, as they have to before an end of training that is not the last epoch's.
   void save(const std::string& path);
   // The whole state (Layout) on the first of the living workers, empty on the others: for tests.
   std::vector<float> gather_state();

@@ -18,10 +18,10 @@
 #include <utility>
 
 #include "comm/error.h"
+#include "runtime/listener.h"
 #include "runtime/seed.h"
 #include "runtime/synchronizer/arithmetic.h"
 #include "runtime/synchronizer/final_average.h"
-#include "runtime/synchronizer/listener.h"
 #include "runtime/synchronizer/methods.h"
 
 namespace motley::runtime {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/error.h"
-#include "runtime/synchronizer/listener.h"
+#include "runtime/listener.h"
 
 namespace motley::runtime {
 namespace {

@@ -22,9 +22,9 @@
 #include "comm/communicator.h"
 #include "comm/group.h"
 #include "comm/request.h"
+#include "runtime/lines.h"
+#include "runtime/listener.h"
 #include "runtime/synchronizer.h"
-#include "runtime/synchronizer/lines.h"
-#include "runtime/synchronizer/listener.h"
 
 namespace motley::runtime {
 

@@ -2,11 +2,16 @@
 // partial-reduce take until the model of the first worker has a log loss on the test file. FM with
 // 8 factors on a9a; workers are threads. Evaluation does not count.
 //   wide_slow_perf [-train F] [-test F] [-target X] [-slow X] [-base_ms X] [-seeds N]
+// With -shard features are spread over the workers, in step or each at its own pace; then the time
+// counts to the end of the epoch, with evaluations.
+//   wide_slow_perf -shard [-train_rows N] …
 #include <fmt/format.h>
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "runtime/trainer.h"
 #include "test/bench/wide/bench_main.h"
 #include "wide/reader.h"
+#include "wide/sharded_run.h"
 #include "wide/trainer.h"
 
 DEFINE_string(train, MOTLEY_A9A "/a9a", "rows to train on");
@@ -27,6 +33,11 @@ DEFINE_uint64(rows, 100, "of a worker in a step");
 DEFINE_int32(seeds, 3, "runs of each method");
 DEFINE_int32(k, 8, "factors");
 DEFINE_double(longest_s, 60, "of a run");
+DEFINE_bool(shard, false, "spread features over the workers");
+DEFINE_uint64(train_rows, 1'000'000, "with -shard: rows of an epoch, at most");
+DEFINE_uint64(hot, 64, "with -shard: features that every worker has");
+DEFINE_int32(longest_epochs, 30, "of a run with -shard");
+DEFINE_bool(epochs, false, "print the log loss after each epoch of -shard");
 
 namespace motley::wide {
 namespace {
@@ -45,6 +56,12 @@ struct Outcome {
   std::int64_t steps = 0;  // of the first worker
   double loss = 0;         // in the end
 };
+
+void print(int seed, const char* label, const Outcome& o) {
+  fmt::print("seed {}  {:26} {:6.2f} s  {:5} steps  log loss {:.5f}{}\n", seed, label, o.seconds,
+             o.steps, o.loss, o.seconds > 0 ? "" : "  NOT REACHED");
+  std::fflush(stdout);
+}
 
 Outcome train(const Method& method, const Dataset& train, const Dataset& test, unsigned seed) {
   Outcome outcome;
@@ -75,7 +92,72 @@ Outcome train(const Method& method, const Dataset& train, const Dataset& test, u
   return outcome;
 }
 
+Outcome train_sharded(const ShardOptions& given, const Dataset& train, const Dataset& test,
+                      unsigned seed) {
+  Outcome outcome;
+  run_local(kWorkers, [&](Communicator& comm) {
+    bool over = false;  // at the same epoch on all: they have the same model then
+    TrainOptions options{.model = {.kind = ModelKind::kFm, .factors = FLAGS_k},
+                         .epochs = 100,
+                         .prior_factors = 0,
+                         .average = 0,
+                         .batch_rows = FLAGS_rows,
+                         .patience = 100,
+                         .seed = seed};
+    const TimePoint start = comm.clock().now();
+    std::int64_t steps = 0;
+    options.on_epoch = [&](const EpochReport& report) {
+      const double loss = report.validation->loss;
+      const double now = to_seconds(comm.clock().now() - start);
+      over = loss <= FLAGS_target || report.epoch == FLAGS_longest_epochs;
+      if (comm.rank() != 0) return;
+      outcome = {loss <= FLAGS_target ? now : 0, steps, loss};
+      if (FLAGS_epochs) fmt::print("  epoch {:2}  {:6.2f} s  {:.5f}\n", report.epoch, now, loss);
+    };
+    ShardOptions shards = given;
+    const double times = comm.rank() == kWorkers - 1 ? FLAGS_slow : 1;
+    shards.on_compute = [&](std::int64_t step) {
+      steps = step + 1;
+      comm.clock().sleep_until(comm.clock().now() + seconds(times * FLAGS_base_ms / 1e3));
+    };
+    ShardedRun run(comm, train, test, options, shards);
+    while (!over && run.next_step()) continue;
+    run.gather_state();  // in which all meet: a keeper answers until all are done
+  });
+  return outcome;
+}
+
+void run_sharded() {
+  Dataset data = read_file(FLAGS_train);
+  const Dataset test = read_file(FLAGS_test);
+  std::vector<std::uint64_t> rows(std::min<std::size_t>(data.rows(), FLAGS_train_rows));
+  std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+  data = rows_of(data, rows);
+  ShardOptions step{.hot = FLAGS_hot, .copies = 1}, pairs = step, threes = step;
+  pairs.partial = PartialOptions{.group_size = 2};
+  threes.partial = PartialOptions{.group_size = 3};
+  const struct {
+    const char* label;
+    const ShardOptions* options;
+  } methods[] = {{"in step", &step}, {"own pace, P = 2", &pairs}, {"own pace, P = 3", &threes}};
+  fmt::print(
+      "{} rows, {} workers, the last {} times slower, {} rows and {} ms a step; log loss {}\n",
+      data.rows(), kWorkers, FLAGS_slow, FLAGS_rows, FLAGS_base_ms, FLAGS_target);
+  std::vector<double> total(std::size(methods));
+  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
+    for (std::size_t m = 0; m < total.size(); ++m) {
+      const Outcome o = train_sharded(*methods[m].options, data, test, static_cast<unsigned>(seed));
+      print(seed, methods[m].label, o);
+      total[m] += o.seconds > 0 ? o.seconds : FLAGS_longest_s;
+    }
+  }
+  for (std::size_t m = 0; m < total.size(); ++m)
+    fmt::print("{:26} {:6.2f} s on average, {:.2f} of in step\n", methods[m].label,
+               total[m] / FLAGS_seeds, total[m] / total[0]);
+}
+
 void run() {
+  if (FLAGS_shard) return run_sharded();
   const Dataset data = read_file(FLAGS_train), test = read_file(FLAGS_test);
   runtime::SynchronizerOptions pairs{.group_size = 2}, adapted{.group_size = 0};
   adapted.partial.weighting = {.rule = WeightRule::kExponential, .lambda = 0.5};
@@ -89,10 +171,7 @@ void run() {
   for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
     for (std::size_t m = 0; m < total.size(); ++m) {
       const Outcome o = train(methods[m], data, test, static_cast<unsigned>(seed));
-      fmt::print("seed {}  {:26} {:6.2f} s  {:5} steps  log loss {:.5f}{}\n", seed,
-                 methods[m].label, o.seconds, o.steps, o.loss,
-                 o.seconds > 0 ? "" : "  NOT REACHED");
-      std::fflush(stdout);
+      print(seed, methods[m].label, o);
       total[m] += o.seconds > 0 ? o.seconds : FLAGS_longest_s;
     }
   }

@@ -100,6 +100,7 @@ TEST_F(Misuse, RefusesEveryNumberOutOfRangeByTheNameOfItsFlag) {
                  "--sync_rows 0",
                  "--group_size 0",
                  "--shard --shard_copies 0",
+                 "--shard --shard_staleness 0",
                  "--disk --disk_rows 0"}},
                {"inspect m", {"--top -1"}},
                {"predict m small.txt", {"--threads 0"}},

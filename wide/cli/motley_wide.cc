@@ -43,7 +43,7 @@ std::vector<Command> all_commands() {
                       "patience", "output o", "sync", "group_size", "sync_rows",
                       "initial_model i", "holdout", "folds", "online", "online_rows",
                       "positive_weight", "negative_rate", "report", "shard", "shard_hot",
-                      "shard_copies", "shard_early", "disk", "disk_rows"}),
+                      "shard_copies", "shard_early", "shard_staleness", "disk", "disk_rows"}),
            train},
           {"predict", kPredictHelp, with_data({"output o"}), predict},
           {"eval", kEvalHelp, with_data({"by", "report"}), eval},

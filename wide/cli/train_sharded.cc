@@ -14,7 +14,8 @@
 
 DEFINE_bool(shard, false, "spread the features' weights over the workers");
 DEFINE_uint64(shard_hot, 4096, "most frequent features, which every worker has");
-DEFINE_int32(shard_copies, 2, "workers that keep each other feature");
+DEFINE_int32(shard_copies, 2, "workers that keep each other feature; by partial_reduce 1");
+DEFINE_int32(shard_staleness, 16, "by partial_reduce: steps that others may make meanwhile");
 DEFINE_bool(shard_early, false, "take weights a step old, and never wait for them");
 DECLARE_bool(cache);
 DECLARE_string(weights);
@@ -29,9 +30,18 @@ ShardOptions shard_options() {
     throw UsageError(
         fmt::format("--shard_copies is {}, but must be at least 1", FLAGS_shard_copies));
   }
+  check_flag("shard_staleness", FLAGS_shard_staleness >= 1, "at least 1");
   ShardOptions o;
   o.hot = FLAGS_shard_hot;
   o.copies = FLAGS_shard_copies;
+  if (FLAGS_sync == "partial_reduce") {
+    if (is_given("shard_copies") && FLAGS_shard_copies > 1)
+      throw UsageError(
+          "--shard with --sync partial_reduce keeps no copies: leave out their number");
+    o.copies = 1;
+    o.partial = PartialOptions{.group_size = FLAGS_group_size};
+    o.staleness = FLAGS_shard_staleness;
+  }
   o.pulls = FLAGS_shard_early ? Pulls::kOneStepOld : Pulls::kExact;
   return o;
 }
@@ -54,8 +64,8 @@ void print_outcome(const ShardedRun& run, Loss loss, const std::string& output) 
 bool shards_by_flag() { return FLAGS_shard; }
 
 void settle_shard_flags(TrainOptions& options) {
-  if (FLAGS_sync != "all_reduce")
-    throw UsageError("--shard adds up gradients of all workers: leave --sync at all_reduce");
+  if (FLAGS_sync != "all_reduce" && FLAGS_sync != "partial_reduce")
+    throw UsageError("--shard takes --sync all_reduce or partial_reduce");
   if (options.processor != Processor::kCpu) throw UsageError("--shard trains on the CPU alone");
   if (!FLAGS_initial_model.empty() || !FLAGS_report.empty())
     throw UsageError("--shard takes neither --initial_model nor --report");

@@ -18,16 +18,6 @@ GroupTag tag_of(const std::vector<int>& ranks, std::uint64_t which) {
   return {.id = (hash % GroupTag::kPairBit) | 1};
 }
 
-std::int16_t counted(std::uint32_t entries) {
-  if (entries > std::numeric_limits<std::uint16_t>::max()) {
-    throw Error(ErrorCode::kInvalid,
-                fmt::format("train: a feature has {} entries in a batch, but can have {} where it "
-                            "is sharded. Use smaller batches",
-                            entries, std::numeric_limits<std::uint16_t>::max()));
-  }
-  return static_cast<std::int16_t>(static_cast<std::uint16_t>(entries));
-}
-
 std::size_t total(std::span<const std::size_t> counts) {
   std::size_t sum = 0;
   for (const std::size_t n : counts) sum += n;
@@ -54,6 +44,16 @@ std::vector<std::size_t> counts_of(const std::vector<bool>& flags,
 }
 
 }  // namespace
+
+std::int16_t entries_sent(std::uint32_t entries) {
+  if (entries > std::numeric_limits<std::uint16_t>::max()) {
+    throw Error(ErrorCode::kInvalid,
+                fmt::format("train: a feature has {} entries in a batch, but can have {} where it "
+                            "is sharded. Use smaller batches",
+                            entries, std::numeric_limits<std::uint16_t>::max()));
+  }
+  return static_cast<std::int16_t>(static_cast<std::uint16_t>(entries));
+}
 
 Exchange::Exchange(Communicator& comm, const ShardMap& map, const Layout& layout)
     : comm_(comm), map_(map), floats_(floats_sent(layout)) {
@@ -114,7 +114,7 @@ void Exchange::send_keys(Step& step) {
   std::vector<std::int16_t> entries;
   for (const std::uint32_t i : step.asked) {
     keys.push_back(static_cast<std::int32_t>(step.batch.slots[i]));
-    entries.push_back(counted(step.batch.entries[i]));
+    entries.push_back(entries_sent(step.batch.entries[i]));
   }
   step.heard = swap(keys, step.asked_counts, step.heard_counts, 1, *pulls_, &traffic_.keys);
   step.heard_entries =

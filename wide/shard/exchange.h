@@ -49,6 +49,10 @@ struct Step {
   std::vector<float> received;   // [heard][floats_sent()]
 };
 
+// How many entries a slot has in a batch, as an unsigned number. Throws kInvalid if it has too
+// many.
+std::int16_t entries_sent(std::uint32_t entries);
+
 class Exchange {
  public:
   // `map` must outlive it.
@@ -58,6 +62,8 @@ class Exchange {
   void regroup();
   const Group& group() const noexcept { return *steps_; }
 
+  // What is to be asked of whom.
+  void order_keys(Step& step) const;
   // Who gives the slots of step.batch is asked for them.
   void send_keys(Step& step);
   // Weights that come at once, where `is_late` does not hold for the slot.
@@ -85,7 +91,6 @@ class Exchange {
     for (const std::int32_t slot : step.heard)
       step.late_heard.push_back(is_late(static_cast<std::uint64_t>(slot)));
   }
-  void order_keys(Step& step) const;
   // counts[m] go to member m; returns what comes from each.
   std::vector<std::size_t> swap_counts(std::span<const std::size_t> counts, const Group& group,
                                        std::uint64_t* bytes);

@@ -179,11 +179,14 @@ Samples ShardRows::held(std::span<const std::uint64_t> rows) const {
   }
   for (const std::uint64_t i : rows) {
     const std::uint64_t row = order_[i];
-    const auto part = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), row) -
-                                               first_.begin() - 1);
+    const auto part = static_cast<std::size_t>(part_of(row));
     if (by_part[part] != nullptr) append_row(out, *by_part[part], row - first_[part]);
   }
   return out;
+}
+
+int ShardRows::part_of(std::uint64_t row) const {
+  return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), row) - first_.begin()) - 1;
 }
 
 int ShardRows::holder(int part, const std::vector<int>& alive) const {

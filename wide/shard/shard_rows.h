@@ -41,6 +41,8 @@ class ShardRows {
   const Samples& shape() const noexcept { return shape_; }
   // Those of `rows` that are held here, in this order. Of all workers, each row is held by one.
   Samples held(std::span<const std::uint64_t> rows) const;
+  // Whether row i of those is held here.
+  bool holds(std::uint64_t i) const { return held_.contains(part_of(order_[i])); }
   // Where others have died: takes over its share of what they held. The same `alive`, ascending, on
   // all that live.
   void hold(const std::vector<int>& alive, const Model& model);
@@ -51,6 +53,7 @@ class ShardRows {
   void read_own();
   void choose();
   void gather_facts();
+  int part_of(std::uint64_t row) const;  // as read
   int holder(int part, const std::vector<int>& alive) const;
   int parts() const noexcept { return kPartsOfWorker * comm_.size(); }
 

@@ -33,6 +33,12 @@ TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, doub
   o.size = 1;
   if (o.batch_rows < 2) refuse("batch_rows", static_cast<double>(o.batch_rows), "at least 2");
   if (shards.copies < 1) refuse("copies", shards.copies, "at least 1");
+  if (shards.partial) {
+    if (shards.copies > 1)
+      refuse("copies", shards.copies, "1 where workers do not wait for each other");
+    if (shards.staleness < 1)
+      refuse("staleness", static_cast<double>(shards.staleness), "at least 1");
+  }
   if (o.prior_factors > 0) {
     refuse("the prior of factors (--prior)", static_cast<double>(o.prior_factors), "0");
   }

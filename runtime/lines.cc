@@ -1,4 +1,4 @@
-#include "runtime/synchronizer/lines.h"
+#include "runtime/lines.h"
 
 #include <cstdint>
 

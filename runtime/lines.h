@@ -1,5 +1,5 @@
-// runtime/synchronizer/lines.h: messages between two workers, in order, apart from those of all
-// others: of users, and of other synchronizers on the same communicator, before and after.
+// runtime/lines.h: messages between two workers, in order, apart from those of all others: of
+// users, and of other lines on the same communicator, before and after.
 #pragma once
 
 #include <vector>

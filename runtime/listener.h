@@ -1,5 +1,5 @@
-// runtime/synchronizer/listener.h: a thread that hears what other workers send while this one
-// computes. Letters are short messages; what follows one, the hearer receives itself.
+// runtime/listener.h: a thread that hears what other workers send while this one computes. Letters
+// are short messages; what follows one, the hearer receives itself.
 //
 //   Listener listener(lines, {1, 2, 3}, patience, hearer);   // hearer.heard(2, letter), …
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "comm/error.h"
 #include "comm/request.h"
-#include "runtime/synchronizer/lines.h"
+#include "runtime/lines.h"
 
 namespace motley::runtime {
 

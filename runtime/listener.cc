@@ -1,4 +1,4 @@
-#include "runtime/synchronizer/listener.h"
+#include "runtime/listener.h"
 
 #include <cstddef>
 #include <exception>
