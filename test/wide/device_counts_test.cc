@@ -117,10 +117,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceCounts,
                          [](const auto& i) { return i.param.name; });
 
 // Rows about as skewed as Criteo's: the first 64 slots have .51 of the entries, 1,000 have .80.
+Dataset rows_for(const Case& c) {
+  return test::skewed_rows(
+      {.rows = c.rows, .fields = 39, .features = 8, .growth = 1.15, .skew = 6});
+}
+
 TEST_P(DeviceCounts, OfTheFlowAreAThirdOfTheStagesOrTheLeast) {
   const Case& c = GetParam();
-  const Dataset data =
-      test::skewed_rows({.rows = c.rows, .fields = 39, .features = 8, .growth = 1.15, .skew = 6});
+  const Dataset data = rows_for(c);
   const Model model = Model::of({.kind = c.kind, .factors = c.factors}, data);
   const Samples samples = model.prepare(data);
   ResidentBatch batch(model, samples);
@@ -147,6 +151,40 @@ TEST_P(DeviceCounts, OfTheFlowAreAThirdOfTheStagesOrTheLeast) {
   EXPECT_NEAR(classical, stages_by_formula(n, layout), 0.1 * classical);
   EXPECT_GE(moved, 0.9 * floor) << flow.text();  // else something was not seen
   EXPECT_LE(moved, std::max(classical / 3, 1.1 * floor)) << flow.text();
+}
+
+// Owners of hot slots add up what atomics would; for that they read slot, place and rows of each
+// segment of a window, most of which are short: more sectors for fewer atomics.
+TEST_P(DeviceCounts, OfTheFlowByFeatureHaveFewAtomics) {
+  const Case& c = GetParam();
+  if (c.kind == ModelKind::kFfm) GTEST_SKIP() << "the tiles of a window's rows do not fit";
+  const Dataset data = rows_for(c);
+  const Model model = Model::of({.kind = c.kind, .factors = c.factors}, data);
+  const Samples samples = model.prepare(data);
+  ResidentBatch by_sample(model, samples);
+  const std::uint32_t rows = by_sample.arrays().rows;
+  const FlowShape plain = flow_shape(by_sample.job(), rows);
+  const FlowShape shape = flow_shape(by_sample.job(), rows, 0, true);
+  ResidentBatch batch(model, samples, {.rows = shape.step_rows, .hot = shape.hot});
+  const simt::Report report = simt::checked([&] { batch.flow(shape); });
+  EXPECT_THAT(report.faults, testing::Each(IsOfTheSharedModel())) << report.text();
+  const simt::Report before = simt::checked([&] { by_sample.flow(plain); });
+  const simt::Report stages = simt::checked([&] { by_sample.in_stages(); });
+  const simt::KernelReport f = report.total(), p = before.total();
+  const auto of_row = [&](std::uint64_t x) {
+    return static_cast<double>(x) / static_cast<double>(c.rows);
+  };
+  const double sectors = of_row(f.global().sectors);
+  const double classical = of_row(stages.total().global().sectors);
+  std::printf(
+      "%s by feature: %u hot slots; %.1f sectors (%.1f by sample, %.3f of the stages), %.0f "
+      "atomics "
+      "(%.0f), %.1f conflicts (%.1f)\n",
+      c.name, shape.hot, sectors, of_row(p.global().sectors), sectors / classical,
+      of_row(f.atomic_operations), of_row(p.atomic_operations), of_row(f.bank_conflicts),
+      of_row(p.bank_conflicts));
+  EXPECT_LT(f.atomic_operations, p.atomic_operations / 7);
+  EXPECT_LE(sectors, 0.55 * classical) << report.text();
 }
 
 }  // namespace

@@ -160,15 +160,19 @@ TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
       const bool fits = GetParam().kind != ModelKind::kFfm;  // not all slots of an FFM
       const auto slots = static_cast<std::uint32_t>(model.layout().slots);
       if (!disjoint && !fits) continue;
-      const FlowShape shape{.tile_rows = 120,
-                            .step_rows = 120,
-                            .hot = disjoint ? 0 : slots,
-                            .replicas = disjoint ? 1u : 2u};
-      Trained device = on_device(model, samples, update, {.shape = shape});
-      count_as_batches(device, cpu, samples.rows());
-      EXPECT_LT(distance(device.state, cpu.state), 1e-5)
-          << name(optimizer) << (disjoint ? ", cold" : ", hot");
-      EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
+      FlowShape shape{.tile_rows = 120,
+                      .step_rows = 120,
+                      .hot = disjoint ? 0 : slots,
+                      .replicas = disjoint ? 1u : 2u};
+      for (const bool by_feature : {false, true}) {
+        if (by_feature && !fits) continue;
+        shape.by_feature = by_feature;
+        Trained device = on_device(model, samples, update, {.shape = shape});
+        count_as_batches(device, cpu, samples.rows());
+        EXPECT_LT(distance(device.state, cpu.state), 1e-5)
+            << name(optimizer) << (disjoint ? ", cold" : ", hot") << (by_feature ? ", owned" : "");
+        EXPECT_NEAR(device.loss, cpu.loss, 1e-5 * cpu.loss);
+      }
     }
   }
 }

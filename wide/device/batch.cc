@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "comm/error.h"
 
@@ -22,14 +23,19 @@ BatchArrays part_of(BatchArrays batch, std::uint32_t first, std::uint32_t n) noe
   batch.labels += first;
   if (batch.weights != nullptr) batch.weights += first;
   if (batch.uniform) batch.values += first;
+  if (batch.window_segment != nullptr) batch.window_segment += first / batch.window_rows;
   batch.rows = n;
   return batch;
 }
 
-BatchMaker::BatchMaker(const Samples& samples, std::size_t slots, Sides sides)
+BatchMaker::BatchMaker(const Samples& samples, std::size_t slots, Sides sides,
+                       const Windows& windows)
     : samples_(samples),
       by_feature_(sides == Sides::kBoth),
-      count_(by_feature_ ? slots : std::size_t{0}) {}
+      windows_(windows),
+      count_(by_feature_        ? slots
+             : windows.rows > 0 ? windows.hot
+                                : std::size_t{0}) {}
 
 void BatchMaker::add_row(std::uint64_t row, std::vector<Edge>& edges) {
   const Samples& s = samples_;
@@ -70,6 +76,7 @@ std::size_t BatchMaker::make(std::span<const std::uint64_t> rows) {
   std::vector<Edge> of_row;
   for (const std::uint64_t row : rows) add_row(row, of_row);
   if (by_feature_) make_segments();
+  if (windows_.rows > 0) make_windows();
   std::size_t bytes = 0;
   for_arrays([&](const auto& array, auto /*pointer*/) {
     bytes += aligned(array.size() * sizeof(array[0]));
@@ -116,6 +123,43 @@ void BatchMaker::make_segments() {
   for (const std::uint32_t slot : used) count_[slot] = 0;
 }
 
+void BatchMaker::make_windows() {
+  segment_slot_.clear();
+  segment_begin_.assign(1, 0);
+  window_segment_.assign(1, 0);
+  edge_row_.clear();
+  edge_value_.clear();
+  const auto rows = static_cast<std::uint32_t>(labels_.size());
+  for (std::uint32_t first = 0; first < rows; first += std::min(windows_.rows, rows - first))
+    make_window(first, first + std::min(windows_.rows, rows - first));
+}
+
+void BatchMaker::make_window(std::uint32_t first, std::uint32_t end) {
+  used_.clear();
+  for (std::uint32_t e = row_begin_[first]; e < row_begin_[end]; ++e) {
+    if (slots_[e] < windows_.hot && count_[slots_[e]]++ == 0) used_.push_back(slots_[e]);
+  }
+  std::sort(used_.begin(), used_.end());
+  std::uint32_t begin = segment_begin_.back();
+  for (const std::uint32_t slot : used_) {
+    segment_slot_.push_back(slot);
+    begin += std::exchange(count_[slot], begin);  // where its next edge goes
+    segment_begin_.push_back(begin);
+  }
+  window_segment_.push_back(static_cast<std::uint32_t>(segment_slot_.size()));
+  edge_row_.resize(begin);
+  if (!samples_.uniform) edge_value_.resize(begin);
+  for (std::uint32_t row = first; row < end; ++row) {
+    for (std::uint32_t e = row_begin_[row]; e < row_begin_[row + 1]; ++e) {
+      if (slots_[e] >= windows_.hot) continue;
+      const std::uint32_t at = count_[slots_[e]]++;
+      edge_row_[at] = row - first;
+      if (!samples_.uniform) edge_value_[at] = values_[e];
+    }
+  }
+  for (const std::uint32_t slot : used_) count_[slot] = 0;
+}
+
 template <class Body>
 void BatchMaker::for_arrays(Body body) const {
   body(row_begin_, &BatchArrays::row_begin);
@@ -124,13 +168,14 @@ void BatchMaker::for_arrays(Body body) const {
   body(fields_, &BatchArrays::fields);
   body(labels_, &BatchArrays::labels);
   body(weights_, &BatchArrays::weights);
-  if (!by_feature_) return;
+  if (!by_feature_ && windows_.rows == 0) return;
   body(segment_slot_, &BatchArrays::segment_slot);
   body(segment_begin_, &BatchArrays::segment_begin);
-  body(piece_begin_, &BatchArrays::piece_begin);
-  body(piece_edge_, &BatchArrays::piece_edge);
   body(edge_row_, &BatchArrays::edge_row);
   body(edge_value_, &BatchArrays::edge_value);
+  if (windows_.rows > 0) return body(window_segment_, &BatchArrays::window_segment);
+  body(piece_begin_, &BatchArrays::piece_begin);
+  body(piece_edge_, &BatchArrays::piece_edge);
   body(edge_field_, &BatchArrays::edge_field);
 }
 
@@ -153,8 +198,9 @@ BatchArrays BatchMaker::arrays(const std::byte* at) const noexcept {
   arrays.rows = static_cast<std::uint32_t>(labels_.size());
   arrays.edges = static_cast<std::uint32_t>(slots_.size());
   arrays.uniform = samples_.uniform;
+  arrays.window_rows = windows_.rows;
+  arrays.segments = static_cast<std::uint32_t>(segment_slot_.size());
   if (by_feature_) {
-    arrays.segments = static_cast<std::uint32_t>(segment_slot_.size());
     arrays.long_segments = static_cast<std::uint32_t>(piece_begin_.size() - 1);
     arrays.pieces = static_cast<std::uint32_t>(piece_edge_.size() - 1);
   }

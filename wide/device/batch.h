@@ -5,6 +5,9 @@
 // By feature: a segment is the edges of one slot, in the order of rows. Segments of more than
 // kPiece edges (hot ones) come first and are cut into pieces, always at the same places; then the
 // others (cold ones). Both parts are in the order of slots.
+//
+// By feature in windows of rows, for the flow: hot slots alone, segments of each window on its own,
+// so that each hot slot's gradient of a window has one owner.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +39,10 @@ struct BatchArrays {
   const std::uint32_t* edge_row = nullptr;       // [edges]
   const float* edge_value = nullptr;             // [edges], or null: uniform
   const std::uint16_t* edge_field = nullptr;     // [edges], or null
+  // In windows: their segments, by segment_slot, segment_begin, edge_row (in the window),
+  // edge_value.
+  const std::uint32_t* window_segment = nullptr;  // [windows + 1], or null
+  std::uint32_t window_rows = 0;
   std::uint32_t rows = 0;
   std::uint32_t edges = 0;
   std::uint32_t segments = 0;
@@ -44,15 +51,20 @@ struct BatchArrays {
   bool uniform = false;  // all edges of a row have one value
 };
 
-// Rows [first, first + n) of a batch by sample.
+// Rows [first, first + n) of a batch by sample; of one with windows, `first` is where one begins.
 BatchArrays part_of(BatchArrays batch, std::uint32_t first, std::uint32_t n) noexcept;
 
 enum class Sides : std::uint8_t { kBySample, kBoth };
+// Slots below `hot` by feature in windows of so many rows, beside a batch by sample; 0: none.
+struct Windows {
+  std::uint32_t rows = 0;
+  std::uint32_t hot = 0;
+};
 
 // Makes batches; keeps what memory it needs for the next one.
 class BatchMaker {
  public:
-  BatchMaker(const Samples& samples, std::size_t slots, Sides sides);
+  BatchMaker(const Samples& samples, std::size_t slots, Sides sides, const Windows& windows = {});
 
   // Lays out `rows`; returns the bytes that they need, a multiple of 16. Throws kInvalid for more
   // than 2^32 - 1 edges.
@@ -70,16 +82,20 @@ class BatchMaker {
   };
   void add_row(std::uint64_t row, std::vector<Edge>& edges);
   void make_segments();
+  void make_windows();
+  void make_window(std::uint32_t first, std::uint32_t end);
   // Calls body(array, pointer in BatchArrays) for each array, in the order in which they lie.
   template <class Body>
   void for_arrays(Body body) const;
 
   const Samples& samples_;
   bool by_feature_;
+  Windows windows_;
   std::vector<std::uint32_t> row_begin_, slots_;
   std::vector<float> values_, labels_, weights_;
   std::vector<std::uint16_t> fields_;
   std::vector<std::uint32_t> segment_slot_, segment_begin_, piece_begin_, piece_edge_, edge_row_;
+  std::vector<std::uint32_t> window_segment_, used_;
   std::vector<float> edge_value_;
   std::vector<std::uint16_t> edge_field_;
   std::vector<std::uint32_t> count_;  // of each slot; zeros between batches

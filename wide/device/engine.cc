@@ -35,7 +35,10 @@ class DeviceFlow final : public Flow {
     double* const loss = loss_bytes_.view(1, DType::kFloat64).as<double>().data();
     const bool by_batch = options.batch_rows > 1;
     const std::size_t size = by_batch ? options.batch_rows : flow_.copied_rows;
-    BatchMaker maker(samples, layout_.slots, by_batch ? Sides::kBoth : Sides::kBySample);
+    const FlowShape shape = shape_for(job, size);
+    const Windows windows{.rows = !by_batch && shape.by_feature ? shape.step_rows : 0,
+                          .hot = shape.hot};
+    BatchMaker maker(samples, layout_.slots, by_batch ? Sides::kBoth : Sides::kBySample, windows);
     stream_.for_batches(maker, rows, size, [&](const BatchArrays& batch, std::size_t /*first*/) {
       by_batch ? train_batch(job, batch, loss) : train_rows(job, batch, loss);
     });
@@ -94,15 +97,20 @@ class DeviceFlow final : public Flow {
             .complete = job.complete};
   }
 
+  FlowShape shape_for(const DeviceJob& job, std::size_t rows) const {
+    if (flow_.shape.tile_rows > 0) return flow_.shape;
+    return flow_shape(job, static_cast<std::uint32_t>(rows), 0, flow_.by_feature);
+  }
+
   void train_rows(const DeviceJob& job, const BatchArrays& batch, double* loss) {
-    if (flow_.shape.tile_rows > 0)
-      return flow_on_device(job, batch, flow_.shape, loss, stream_.work());
+    const FlowShape all = shape_for(job, batch.rows);
+    if (flow_.shape.tile_rows > 0) return flow_on_device(job, batch, all, loss, stream_.work());
     // More and more blocks share the model.
-    const FlowShape all = flow_shape(job, batch.rows);
     for (std::uint32_t first = 0; first < batch.rows;) {
       FlowShape shape = all;
       shape.blocks = blocks_after(shape, learnt_);
-      const std::uint64_t doubled = std::max<std::uint64_t>(learnt_, 8 * shape.tile_rows);
+      const std::uint64_t doubled =
+          std::max<std::uint64_t>(learnt_ / shape.tile_rows, 8) * shape.tile_rows;
       const std::uint32_t left = batch.rows - first;
       const auto rows = static_cast<std::uint32_t>(
           shape.blocks == all.blocks ? left : std::min<std::uint64_t>(left, doubled));

@@ -18,6 +18,7 @@ namespace motley::wide {
 struct DeviceFlowOptions {
   unsigned blocks = 0;                // of each kernel's grid
   std::size_t copied_rows = 262'144;  // at a time, row by row and for scores
+  bool by_feature = false;            // row by row: FlowShape::by_feature
   FlowShape shape{.tile_rows = 0};    // if it has tile_rows
 };
 

@@ -71,6 +71,10 @@ struct FlowShape {
   std::uint32_t hottest = 64;      // slots below it are the hottest
   std::uint32_t hot = 0;           // slots below it are hot
   std::uint32_t replicas = 1;      // of the gradients of hot slots
+  // Hot slots' gradients are added up by owners, without atomics, from a batch with windows of
+  // step_rows rows of `hot` slots; tile_rows is a multiple of that. An eighth of the atomics, for
+  // 25 to 34 sectors more a row. Linear models and FM: of an FFM a window's tiles do not fit.
+  bool by_feature = false;
 };
 // Bytes of a block's shared memory that `shape` needs.
 std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept;
@@ -78,7 +82,8 @@ std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) 
 // SGD, whose steps grow with the rows that they sum up, makes more of them. All blocks that the
 // rows have tiles for share the model; see blocks_after(). `shared_bytes`: what a block may have;
 // 0: on the current device. Throws kInvalid where that does not hold an FFM's tile.
-FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes = 0);
+FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes = 0,
+                     bool by_feature = false);
 // So many of the shape's blocks may share a model that has learnt `rows` rows. A block steps hot
 // slots without what others learn meanwhile, blocks x step_rows rows: too far, as all go the same
 // way. That must be a small part (a 64th) of what AdaGrad's sums, which shorten steps, are made of.

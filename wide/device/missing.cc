@@ -25,7 +25,7 @@ void update_shared_on_device(const DeviceJob&, std::uint32_t, const DeviceSums&,
   unavailable();
 }
 std::size_t flow_shared_bytes(const DeviceState&, const FlowShape&) noexcept { return 0; }
-FlowShape flow_shape(const DeviceJob&, std::uint32_t, std::size_t) { unavailable(); }
+FlowShape flow_shape(const DeviceJob&, std::uint32_t, std::size_t, bool) { unavailable(); }
 unsigned blocks_after(const FlowShape&, std::uint64_t) noexcept { return 0; }
 void flow_on_device(const DeviceJob&, const BatchArrays&, const FlowShape&, double*, StreamRef) {
   unavailable();

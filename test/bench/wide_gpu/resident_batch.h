@@ -15,12 +15,14 @@
 
 namespace motley::wide {
 
-// All samples in one batch, by sample and by feature, and room for what kernels leave.
+// All samples in one batch, by sample and by feature (in windows alone, if there are any), and room
+// for what kernels leave.
 class ResidentBatch {
  public:
-  ResidentBatch(const Model& model, const Samples& samples)
+  ResidentBatch(const Model& model, const Samples& samples, const Windows& windows = {})
       : model_(model),
-        maker_(samples, model.layout().slots, Sides::kBoth),
+        maker_(samples, model.layout().slots, windows.rows > 0 ? Sides::kBySample : Sides::kBoth,
+               windows),
         bytes_(made(samples.rows())),
         batch_(bytes_.size()),
         state_(model.layout().size() * sizeof(float)) {

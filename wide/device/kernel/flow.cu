@@ -4,6 +4,7 @@
 
 #include "wide/device/kernel/by_field.h"
 #include "wide/device/kernel/hot.cuh"
+#include "wide/device/kernel/segments.cuh"
 
 namespace motley::wide {
 namespace {
@@ -32,8 +33,8 @@ class RowPass {
         first_(threadIdx.x % kLanesOfWarp / kLanes),
         replica_(threadIdx.x / kLanesOfWarp % (hot.replicas == 0 ? 1 : hot.replicas)) {}
 
-  // Returns the row's score, in all lanes.
-  __device__ float run(const RowHead& head) {
+  // Returns the score of row `at` of the window, in all lanes.
+  __device__ float run(const RowHead& head, std::uint32_t at) {
     const std::uint32_t begin = head.begin + first_, end = head.end;
     Edge kept[kMany];
     RowSum sum;
@@ -55,6 +56,7 @@ class RowPass {
     const float score = hot_.bias[0] + score_of_warp<kQuads>(sum);
     const float slope = slope_of_row(job_.loss, head, score);
     bias_gradient += slope;
+    if (hot_.has_owners()) keep(sum, head, at, slope);
 #pragma unroll
 #pragma GCC unroll 16
     for (int i = 0; i < kMany; ++i) {
@@ -72,6 +74,17 @@ class RowPass {
   float bias_gradient = 0;  // of all rows so far
 
  private:
+  // What the owners of hot slots ask for.
+  __device__ void keep(const RowSum& sum, const RowHead& head, std::uint32_t at,
+                       float slope) const {
+    const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
+    if (lane == 0) send(hot_.window, at, slope, head);
+    if constexpr (kQuads > 0) {
+      float* const to = hot_.window.sums + std::size_t{at} * (4 * kQuads) + 4 * quad_;
+      if (lane < kQuads) sum.factors.factors[0].store(to);
+    }
+  }
+
   static constexpr int kLanes = kLanesOfEdge<kQuads>;
   static constexpr int kMany = kKept<kQuads>;
 
@@ -102,6 +115,7 @@ class RowPass {
   __device__ void scatter(const RowSum& sum, Edge& edge, float slope) const {
     const float linear = Linear<One>::scatter(One(edge.x), One(slope)).value;
     const bool is_hot = edge.slot < hot_.hot;
+    if (is_hot && hot_.has_owners()) return;
     if constexpr (kQuads > 0) {
       Machine{}.scatter(sum.factors, &edge.v.v.x, 0, edge.x, slope, [&](int, Quad gradient) {
         if (is_hot) {
@@ -132,6 +146,35 @@ class RowPass {
   std::uint32_t replica_;
 };
 
+// What a window's edges make of hot slots: a few lanes own a slot.
+template <int kQuads>
+__device__ void add_up_window(const BatchArrays& b, const Hot& hot, std::uint32_t window) {
+  Group group = this_group();
+  group.rank = threadIdx.x / kLanesOfGroup;
+  const std::uint32_t end = b.window_segment[window + 1];
+  for (std::uint32_t s = b.window_segment[window] + group.rank; s < end; s += kGroups) {
+    const std::uint32_t slot = b.segment_slot[s], first = b.segment_begin[s];
+    const std::uint32_t last = b.segment_begin[s + 1];
+    Quad v(0.0f);
+    if constexpr (kQuads > 0)
+      v = Quad::load(hot.factors + std::size_t{slot} * (4 * kQuads) +
+                     4 * (group.lane % kLanesOfEdge<kQuads>));
+    const auto gradient = gradient_of<kQuads>(b, hot.window, group, first, last, v);
+    float* const to = hot.gradient_of(0, slot);
+    if (kQuads > 0 && group.lane < kQuads) {
+      float* const four = to + 4 * group.lane;
+      four[0] += gradient.factors.v.x;
+      four[1] += gradient.factors.v.y;
+      four[2] += gradient.factors.v.z;
+      four[3] += gradient.factors.v.w;
+    }
+    if (group.lane != 0) continue;
+    to[4 * kQuads] += gradient.linear;
+    hot.counts[slot] += last - first;
+  }
+  __syncthreads();
+}
+
 // The losses that threads of a block have, to *loss.
 __device__ void add_losses(double own, double* loss) {
   __shared__ double losses[kWarps];
@@ -158,8 +201,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp; base < end;
            base += kWarps * kRowsOfWarp) {
         float own = 0;  // the score of this lane's row
-        const auto learn = [&](const RowHead& of_row, std::uint32_t, int i) {
-          const float score = pass.run(of_row);
+        const auto learn = [&](const RowHead& of_row, std::uint32_t row, int i) {
+          const float score = pass.run(of_row, row - begin);
           if (static_cast<int>(lane) == i) own = score;
         };
         const RowHead head = for_rows(b, base, end, learn);
@@ -167,6 +210,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
       __syncthreads();
+      if (hot.has_owners()) add_up_window<kQuads>(b, hot, begin / shape.step_rows);
     });
   }
   add_losses(losses, loss);
@@ -179,7 +223,8 @@ std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) 
   return sizeof(float) * (tile + Hot::floats(state.width, shape));
 }
 
-FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes) {
+FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes,
+                     bool by_feature) {
   if (shared_bytes == 0) shared_bytes = device_shared_bytes();
   constexpr std::size_t kBeside = 1024;  // what kernels have beside it
   constexpr std::uint32_t kMostHot = 2048;
@@ -187,7 +232,8 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   FlowShape shape;
   if (job.optimizer == Optimizer::kSgd) shape.step_rows = 32;
   if (state.fields > 0) shape.hottest = 16;
-  shape.replicas = state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
+  shape.by_feature = by_feature && state.fields == 0;
+  shape.replicas = shape.by_feature ? 1 : state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
   const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
   if (none > shared_bytes) {
     throw Error(ErrorCode::kInvalid,

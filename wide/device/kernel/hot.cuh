@@ -9,15 +9,17 @@
 namespace motley::wide {
 
 struct Hot {
-  float* factors;    // [hot][width]
-  float* linear;     // [hot]
-  float* gradients;  // [replicas][hot][stride()]: of factors, then the linear one
-  unsigned* counts;  // [hot]: edges of the tile
-  float* bias;       // [2]: as it was, and its gradient
+  DeviceSums window;  // what the rows of a window sum up to, for owners; else null
+  float* factors;     // [hot][width]
+  float* linear;      // [hot]
+  float* gradients;   // [replicas][hot][stride()]: of factors, then the linear one
+  unsigned* counts;   // [hot]: edges of the tile
+  float* bias;        // [2]: as it was, and its gradient
   std::uint32_t hot, hottest, width, replicas;
 
   static std::size_t floats(std::size_t width, const FlowShape& shape) {
-    return shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2;
+    const std::size_t window = shape.by_feature ? shape.step_rows * (width + 2) : 0;
+    return window + shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2;
   }
   __device__ static Hot at(float* memory, std::uint32_t width, const FlowShape& shape) {
     Hot h;
@@ -25,6 +27,11 @@ struct Hot {
     h.hottest = shape.hottest < shape.hot ? shape.hottest : shape.hot;
     h.width = width;
     h.replicas = shape.replicas;
+    if (shape.by_feature) {
+      h.window.sums = memory;
+      h.window.slopes = memory + std::size_t{shape.step_rows} * width;
+      memory = h.window.slopes + 2 * std::size_t{shape.step_rows};
+    }
     h.factors = memory;
     h.linear = h.factors + std::size_t{h.hot} * width;
     h.gradients = h.linear + h.hot;
@@ -33,6 +40,7 @@ struct Hot {
     h.bias = reinterpret_cast<float*>(h.counts + h.hot);
     return h;
   }
+  __device__ bool has_owners() const { return window.slopes != nullptr; }
   // Odd, so that neighbouring slots begin in different banks.
   __device__ std::uint32_t stride() const { return width + 1; }
   __device__ float* gradient_of(std::uint32_t replica, std::uint32_t slot) const {
