@@ -3,27 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace motley {
 namespace {
-
-// Where a record's parts lie among the words of the two entries.
-enum CallWord : std::size_t { kGroupId, kGroupUse, kWhat, kCount, kAlgorithm, kStarted, kEnded };
-enum DetailWord : std::size_t { kTicket, kBytes, kFirstMessage, kLastArrival };
-
-// What the low bits of a call's version say.
-enum Phase : std::uint64_t { kStarting = 1, kUnderWay = 2, kEnding = 3, kOver = 0 };
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr auto kRelease = std::memory_order_release;
 constexpr auto kAcquire = std::memory_order_acquire;
 
-constexpr int kStateShift = 24;  // in kWhat: kind, dtype, op and state, then the number
-
-std::uint64_t word(TimePoint time) noexcept {
-  return static_cast<std::uint64_t>(time.time_since_epoch().count());
-}
 TimePoint time(std::uint64_t word) noexcept {
   return TimePoint(Duration(static_cast<Duration::rep>(word)));
 }
@@ -51,10 +38,8 @@ std::uint64_t Recorder::start(const CallRecord& call) noexcept {
     entry.words[at].store(value, kRelease);
   };
   put(kGroupId, call.group.id);
-  put(kGroupUse, std::uint64_t{call.group.epoch} << 32 | call.group.attempt);
-  put(kWhat, std::uint64_t{call.number} << 32 | std::uint64_t{call.state} << kStateShift |
-                 static_cast<std::uint64_t>(call.kind) << 16 |
-                 static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op));
+  put(kGroupUse, word(call.group));
+  put(kWhat, what(call));
   put(kCount, call.count);
   put(kAlgorithm, std::bit_cast<std::uintptr_t>(call.algorithm));
   put(kStarted, word(call.started));
@@ -83,7 +68,7 @@ void Recorder::end(std::uint64_t ticket, CallRecord::State state, TimePoint now)
   Call& entry = (*calls_)[ticket % kCalls];
   if (entry.version.load(kRelaxed) != 4 * ticket + kUnderWay) return;
   entry.version.store(4 * ticket + kEnding, kRelaxed);
-  constexpr std::uint64_t kStateBits = std::uint64_t{0xff} << kStateShift;
+  constexpr std::uint64_t kStateBits = kSmallMask << kStateShift;
   const std::uint64_t what = entry.words[kWhat].load(kRelaxed) & ~kStateBits;
   entry.words[kWhat].store(what | std::uint64_t{state} << kStateShift, kRelease);
   entry.words[kEnded].store(word(now), kRelease);
@@ -100,20 +85,28 @@ bool Recorder::Entry<kWords>::read(std::uint64_t& version_read,
 }
 
 std::optional<CallRecord> Recorder::read(std::uint64_t ticket) const {
+  std::uint32_t before = 0;
+  return read(ticket, before);
+}
+
+// `before`: how many calls before it share its entry.
+std::optional<CallRecord> Recorder::read(std::uint64_t ticket, std::uint32_t& before) const {
   std::uint64_t version = 0;
   std::array<std::uint64_t, 7> words;
   if (ticket == 0 || !(*calls_)[ticket % kCalls].read(version, words)) return std::nullopt;
   if (version / 4 != ticket) return std::nullopt;
   const std::uint64_t what = words[kWhat];
+  const auto small = [what](int shift) { return what >> shift & kSmallMask; };
+  before = static_cast<std::uint32_t>(what >> kBeforeShift & kBeforeMask);
   CallRecord call{
       .group = {.id = words[kGroupId],
                 .epoch = static_cast<std::uint32_t>(words[kGroupUse] >> 32),
                 .attempt = static_cast<std::uint32_t>(words[kGroupUse])},
-      .number = static_cast<std::uint32_t>(what >> 32),
-      .kind = static_cast<CallKind>(what >> 16 & 0xff),
-      .dtype = static_cast<DType>(what >> 8 & 0xff),
-      .op = static_cast<ReduceOp>(what & 0xff),
-      .state = static_cast<CallRecord::State>(what >> kStateShift & 0xff),
+      .number = static_cast<std::uint32_t>(what >> kNumberShift),
+      .kind = static_cast<CallKind>(small(kKindShift)),
+      .dtype = static_cast<DType>(small(kDTypeShift)),
+      .op = static_cast<ReduceOp>(small(0)),
+      .state = static_cast<CallRecord::State>(small(kStateShift)),
       .count = words[kCount],
       .algorithm = std::bit_cast<const char*>(static_cast<std::uintptr_t>(words[kAlgorithm])),
       .started = time(words[kStarted]),
@@ -134,12 +127,19 @@ TimePoint Recorder::ticked() const noexcept { return TimePoint(Duration(ticked_.
 
 std::vector<CallRecord> Recorder::last(std::size_t n) const {
   const std::uint64_t newest = started_.load(kAcquire);
-  const std::uint64_t wanted = std::min<std::uint64_t>({n, kCalls, newest});
+  const std::uint64_t oldest = newest < kCalls ? 1 : newest - kCalls + 1;
+  n = std::min(n, kCalls);
   std::vector<CallRecord> calls;
-  calls.reserve(wanted);
-  for (std::uint64_t ticket = newest - wanted + 1; ticket <= newest; ++ticket) {
-    if (auto call = read(ticket)) calls.push_back(*call);
+  for (std::uint64_t ticket = newest; ticket >= oldest && calls.size() < n; --ticket) {
+    std::uint32_t before = 0;
+    const auto newest_of_entry = read(ticket, before);
+    if (!newest_of_entry) continue;
+    for (std::uint32_t i = 0; i <= before && calls.size() < n; ++i) {
+      calls.push_back(*newest_of_entry);
+      calls.back().number -= i;
+    }
   }
+  std::reverse(calls.begin(), calls.end());
   return calls;
 }
 

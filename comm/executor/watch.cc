@@ -66,16 +66,16 @@ void Watch::end(Watched& watched, const RunningCall& work, TimePoint now) {
 
 void Watch::completed_at_once(const TeamCall& call) noexcept {
   const TimePoint now = recorder_.ticked();
-  recorder_.start({.group = call.id.group,
-                   .number = call.id.number,
-                   .kind = call.fingerprint.kind,
-                   .dtype = call.fingerprint.dtype,
-                   .op = call.fingerprint.op,
-                   .state = CallRecord::kDone,
-                   .count = call.fingerprint.count,
-                   .algorithm = "team",
-                   .started = now,
-                   .ended = now});
+  recorder_.over({.group = call.id.group,
+                  .number = call.id.number,
+                  .kind = call.fingerprint.kind,
+                  .dtype = call.fingerprint.dtype,
+                  .op = call.fingerprint.op,
+                  .state = CallRecord::kDone,
+                  .count = call.fingerprint.count,
+                  .algorithm = "team",
+                  .started = now,
+                  .ended = now});
 }
 
 }  // namespace motley

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
+#include <vector>
 
 namespace motley {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -92,6 +95,103 @@ TEST(Recorder, TellsFailedFromDone) {
   EXPECT_EQ(recorder.oldest_running()->number, 3u);
 }
 
+CallRecord over(std::uint32_t number) {
+  CallRecord record = call(number);
+  record.state = CallRecord::kDone;
+  record.count = 8;
+  record.started = record.ended = at(1);
+  return record;
+}
+
+std::vector<std::uint32_t> numbers(const std::vector<CallRecord>& calls) {
+  std::vector<std::uint32_t> out;
+  for (const CallRecord& each : calls) out.push_back(each.number);
+  return out;
+}
+
+TEST(Recorder, KeepsEachCallThatWasOverAsItBegan) {
+  Recorder recorder;
+  for (const std::uint32_t number : {~0u - 1, ~0u, 0u, 1u}) recorder.over(over(number));
+  EXPECT_THAT(numbers(recorder.last()), ElementsAre(~0u - 1, ~0u, 0u, 1u));
+  EXPECT_THAT(numbers(recorder.last(3)), ElementsAre(~0u, 0u, 1u));
+  for (const CallRecord& record : recorder.last()) {
+    EXPECT_EQ(to_text(record), to_text(over(record.number)));
+    EXPECT_EQ(record.state, CallRecord::kDone);
+    EXPECT_EQ(record.started, at(1));
+    EXPECT_EQ(record.ended, at(1));
+  }
+  EXPECT_EQ(recorder.last_done()->number, 1u);
+  EXPECT_EQ(recorder.last_started()->number, 1u);
+  for (std::uint32_t i = 2; i <= 10'000; ++i) {
+    recorder.over(over(i));
+    ASSERT_THAT(numbers(recorder.last(2)), ElementsAre(i - 1, i));
+  }
+  const std::vector<CallRecord> calls = recorder.last();
+  ASSERT_THAT(calls, SizeIs(Recorder::kCalls));
+  for (std::uint32_t i = 0; i < Recorder::kCalls; ++i) {
+    ASSERT_EQ(calls[i].number, 10'000 - Recorder::kCalls + 1 + i);
+  }
+}
+
+// A call that is unlike the one before in any one respect is kept as it was.
+TEST(Recorder, KeepsWhatSetsACallApartFromTheOneBefore) {
+  const std::vector<std::function<void(CallRecord&)>> changes = {
+      [](CallRecord& it) { it.group.id = 5; },
+      [](CallRecord& it) { it.group.epoch = 5; },
+      [](CallRecord& it) { it.group.attempt = 5; },
+      [](CallRecord& it) { it.number = 9; },
+      [](CallRecord& it) { it.kind = CallKind::kBarrier; },
+      [](CallRecord& it) { it.dtype = DType::kInt64; },
+      [](CallRecord& it) { it.op = ReduceOp::kWeightedSum; },
+      [](CallRecord& it) { it.count = 9; },
+      [](CallRecord& it) { it.algorithm = "team"; },
+      [](CallRecord& it) { it.started = at(0.5); },
+      [](CallRecord& it) { it.ended = at(1.5); }};
+  for (const auto& change : changes) {
+    Recorder recorder;
+    CallRecord other = over(3);
+    change(other);
+    recorder.over(over(1));
+    recorder.over(over(2));
+    recorder.over(other);
+    const std::vector<CallRecord> calls = recorder.last();
+    ASSERT_THAT(calls, SizeIs(3));
+    EXPECT_EQ(calls[1].number, 2u);
+    EXPECT_EQ(to_text(calls[1]), to_text(over(2)));
+    EXPECT_EQ(calls[2].group, other.group);
+    EXPECT_EQ(calls[2].dtype, other.dtype);
+    EXPECT_EQ(to_text(calls[2]), to_text(other));
+    EXPECT_EQ(calls[2].started, other.started);
+    EXPECT_EQ(calls[2].ended, other.ended);
+  }
+}
+
+// Whatever was begun or completed between them; and one that took its time is none of them.
+TEST(Recorder, TellsTheLastCompletedAmongCallsThatWereOverAsTheyBegan) {
+  Recorder recorder;
+  recorder.over(over(1));
+  CallRecord begun = over(2);
+  begun.state = CallRecord::kRunning;
+  const std::uint64_t ticket = recorder.start(begun);
+  recorder.over(over(3));
+  recorder.over(over(4));
+  EXPECT_EQ(recorder.last_done()->number, 4u);
+  EXPECT_EQ(recorder.oldest_running()->number, 2u);
+  recorder.end(ticket, CallRecord::kDone, at(1));
+  EXPECT_EQ(recorder.last_done()->number, 2u);
+  recorder.over(over(5));
+  EXPECT_EQ(recorder.last_done()->number, 5u);
+  begun.number = 6;
+  const std::uint64_t last = recorder.start(begun);
+  recorder.arrive(last, 100, at(1));
+  recorder.end(last, CallRecord::kDone, at(1));
+  recorder.over(over(7));
+  const std::vector<CallRecord> calls = recorder.last();
+  EXPECT_THAT(numbers(calls), ElementsAre(1u, 2u, 3u, 4u, 5u, 6u, 7u));
+  EXPECT_EQ(calls[5].bytes, 100u);
+  EXPECT_EQ(calls[6].bytes, 0u);
+}
+
 TEST(Recorder, SaysCallsAsErrorsDo) {
   EXPECT_EQ(to_text(call(12)), "all_reduce #12 (ring, 36 float32, sum)");
   EXPECT_EQ(to_text({.number = 3}), "barrier #3");
@@ -113,12 +213,18 @@ TEST(Recorder, IsReadWholeWhileItIsWritten) {
       const std::uint64_t ticket = recorder.start(call(i));
       recorder.arrive(ticket, i, at(i));
       recorder.end(ticket, CallRecord::kDone, at(i));
+      for (std::uint32_t k = 1; k <= i % 4; ++k) recorder.over(over(k));
     }
   });
   std::uint64_t seen = 0;
   for (int round = 0; round < 200 || seen == 0; ++round) {
     for (const CallRecord& record : recorder.last()) {
       ++seen;
+      if (record.count == 8) {
+        ASSERT_EQ(to_text(record), to_text(over(record.number)));
+        ASSERT_TRUE(record.number >= 1 && record.number <= 3) << record.number;
+        continue;
+      }
       ASSERT_EQ(record.count, 3 * record.number);
       ASSERT_EQ(record.started, at(record.number));
       ASSERT_TRUE(record.bytes == 0 || record.bytes == record.number);
