@@ -42,6 +42,11 @@ void require_up_to_most(const char* option, Duration is) {
           fmt::format("{:.9g}", to_seconds(is)), fmt::format("0 to {}", kMaxSeconds));
 }
 
+// As where all members find what is no number while pieces are under way.
+bool gives_nothing(const std::vector<double>& weights) {
+  return std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; });
+}
+
 // With one rank there are no groups, of whatever size.
 void check_options(const PartialOptions& options, int ranks) {
   const int p = options.group_size;
@@ -108,13 +113,13 @@ PartialResult PartialReducer::Impl::average(View data, std::int64_t step, Stream
   }
   if (data.memory == Memory::kDevice) check_memory("partial_reduce", {{"data", data}});
   PartialResult result{.group = {comm.rank()}, .weights = {1}, .version = step};
-  if (comm.size() == 1) return result;
   const TimePoint start = comm.clock().now();
   const TimePoint deadline = start + options.timeout;
   take_announcement(step, start);
   const ConstView own = copies.bring(data, stream, deadline, last_average);
   ReadyNote note = look_at(own, step);
   result.was_not_finite = !note.gives && part == Part::kGives;
+  if (comm.size() == 1) return result;
   note.gives = note.gives && part == Part::kGives;
   note.large = note.large && note.gives;
   result.version = note.version;
@@ -216,6 +221,11 @@ GroupOutcome PartialReducer::Impl::run(GroupOutcome outcome, const ReadyNote& no
     result.attempts = static_cast<int>(outcome.tag.attempt) + 1;
     const Duration most = patience_for(outcome, deadline);
     const View average = copies.shadow_of(data);
+    if (outcome.kind == GroupOutcome::kGroup && gives_nothing(outcome.note.weights)) {
+      pieces.cancel();
+      control->done(group.tag(), group.ranks());  // each stays as it was, as alone
+      break;
+    }
     const auto give_up = [&](ErrorCode code, int suspect) {
       if (auto other = control->replaced(group.tag(), deadline)) return std::move(*other);
       std::vector<int> named = group.ranks();

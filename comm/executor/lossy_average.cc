@@ -1,9 +1,14 @@
 #include "comm/executor/lossy_average.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <numeric>
 
 #include "comm/convert.h"
+#include "comm/error.h"
 #include "comm/executor/slices.h"
 #include "comm/quantize.h"
 
@@ -13,6 +18,10 @@ namespace {
 constexpr int kBlock = 128;
 // Larger would be no numbers as bfloat16, or as int8 times its scale.
 constexpr float kMost = 3.38e38F;
+
+// Behind each shortened result: of how many elements the whole is, as lengths near each other may
+// take the same bytes.
+constexpr std::size_t kCountBytes = sizeof(std::uint64_t);
 
 void grow(std::vector<std::byte>& memory, std::size_t size) {
   if (memory.size() < size) memory.resize(size);
@@ -60,7 +69,7 @@ void LossyAverage::operator()(const Group& group, const AveragePlan& plan, Const
   next_.assign(n, 0);
   std::vector<std::size_t> to(p), from(p), all(p);
   for (std::size_t i = 0; i < p; ++i) {
-    all[i] = packed_bytes(each[i]);
+    all[i] = packed_bytes(each[i]) + kCountBytes;
     if (i == me) continue;
     if (plan.weights[me] > 0) to[i] = packed_bytes(each[i]);
     if (plan.weights[i] > 0) from[i] = packed_bytes(each[me]);
@@ -80,13 +89,32 @@ void LossyAverage::operator()(const Group& group, const AveragePlan& plan, Const
   const std::size_t begin =
       std::accumulate(each.begin(), each.begin() + static_cast<std::ptrdiff_t>(me), std::size_t{0});
   average_slice(from, plan, each[me], begin, me);
+  const auto count = static_cast<std::uint64_t>(n);
+  std::memcpy(result_.data() + all[me] - kCountBytes, &count, kCountBytes);
   comm_
       .all_gather_v(ConstView(result_.data(), all[me], DType::kInt8),
                     Blocks{View(results_.data(), total(all), DType::kInt8), all}, options())
       .wait();
+  check_counts(group, all, count);
   const std::byte* in = results_.data();
   auto* out = reinterpret_cast<float*>(average.data);
   for (std::size_t i = 0; i < p; in += all[i], out += each[i], ++i) unpack(out, in, each[i]);
+}
+
+// Every member has what all others say, so that all of them find it.
+void LossyAverage::check_counts(const Group& group, const std::vector<std::size_t>& all,
+                                std::uint64_t count) const {
+  const std::byte* end = results_.data();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    end += all[i];
+    std::uint64_t other;
+    std::memcpy(&other, end - kCountBytes, kCountBytes);
+    if (other == count) continue;
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("partial_reduce: rank {} averages {} elements, and rank {} averages "
+                            "{}. Pass models of the same size.",
+                            comm_.rank(), count, group.ranks()[i], other));
+  }
 }
 
 // What this member sends, and what that leaves out; its own slice stays whole.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -29,7 +30,7 @@ class LossyAverage {
   // `own` being this one's, all finite if its weight is not 0. float32 in host memory; they do not
   // overlap. The remainder stays what it was until commit().
   //   cost    2(P-1)/P * n elements of 2 bytes, or of 1.03, sent; 3n more elements of memory
-  //   errors  as all_to_all_v
+  //   errors  as all_to_all_v; kMismatch, too, for other lengths that take as many bytes
   void operator()(const Group& group, const AveragePlan& plan, ConstView own, View average,
                   TimePoint deadline);
   // The average of the last call was taken, by this member or by another that handed it on.
@@ -40,6 +41,8 @@ class LossyAverage {
   std::size_t packed_bytes(std::size_t n) const noexcept;
   void pack(std::byte* out, const float* values, std::size_t n) const;
   void unpack(float* values, const std::byte* in, std::size_t n) const;
+  void check_counts(const Group& group, const std::vector<std::size_t>& all,
+                    std::uint64_t count) const;
   void shorten(const float* own, const std::vector<std::size_t>& each, std::size_t me);
   void average_slice(const std::vector<std::size_t>& from, const AveragePlan& plan, std::size_t n,
                      std::size_t begin, std::size_t me);

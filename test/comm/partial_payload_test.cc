@@ -1,6 +1,7 @@
 // Partial-reduce whose members send each other short numbers: they end bitwise equal, with nothing
 // lost for good and no more sent than said.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -145,6 +146,21 @@ TEST_P(ShortPayload, TakesNoElementsAndRefusesWhatItCannotSend) {
     EXPECT_THAT(reducer.average(one, 2).group, ElementsAre(0, 1));
     EXPECT_NEAR(one[0], 0.5, unit());
   });
+}
+
+// Of sizes that take as many bytes as int8, or other ones; whoever differs, all are told.
+TEST_P(ShortPayload, RefusesModelsOfDifferentSizes) {
+  constexpr std::array<std::size_t, 3> kSizes[] = {
+      {129, 128, 128}, {1000, 1000, 1001}, {1, 2, 3}, {300, 100, 300}};
+  for (const auto& sizes : kSizes) {
+    run(3, [&](Communicator& comm, LocalControl&) {
+      PartialReducer reducer(comm, {.group_size = 3, .payload = GetParam()});
+      std::vector<float> model(sizes[static_cast<std::size_t>(comm.rank())] + 1, 1.0F);
+      const View all_but_last{std::span(model).first(model.size() - 1)};
+      expect_error(ErrorCode::kMismatch, "rank ", [&] { reducer.average(all_but_last, 0); });
+      EXPECT_THAT(model, testing::Each(1));
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Payloads, ShortPayload,

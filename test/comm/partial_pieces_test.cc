@@ -253,6 +253,26 @@ TEST(PartialPieces, ThatHoldNoNumbersCountNothing) {
   });
 }
 
+// All have said that they give, and none has numbers: each is as it was, as if it were alone.
+TEST(PartialPieces, ThatHoldNoNumbersOnAllRanksStayAsTheyWere) {
+  std::atomic<int> under_way{0};
+  run(3, [&](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, kInPieces);
+    std::vector<float> model(kElements);
+    for (int step = 0; under_way < 20 && step < 2000; ++step) {
+      if (make_step(comm, reducer, model, step)) ++under_way;
+      const auto own = static_cast<std::size_t>(comm.rank());
+      model[own] = std::nanf("");
+      model[(own + 1) % 3] = 7;
+      const PartialResult result = reducer.finish();
+      EXPECT_TRUE(result.was_not_finite && result.solo());
+      EXPECT_THAT(result.weights, ElementsAre(1));
+      EXPECT_EQ(model[(own + 1) % 3], 7);
+    }
+    EXPECT_GE(under_way, 20);
+  });
+}
+
 TEST(PartialPieces, ComeOneStepAfterTheOther) {
   run(2, [](Communicator& comm, LocalControl&) {
     std::vector<double> model(100, comm.rank());

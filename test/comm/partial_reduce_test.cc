@@ -268,6 +268,18 @@ TEST(PartialReduce, HealsAModelThatIsNoNumber) {
   });
 }
 
+TEST(PartialReduce, TellsAModelThatIsNoNumberToTheOnlyRank) {
+  run(1, [](Communicator& comm, LocalControl&) {
+    PartialReducer reducer(comm, {});
+    std::vector<float> model = {1, std::nanf("")};
+    const PartialResult result = reducer.average(model, 0);
+    EXPECT_TRUE(result.was_not_finite && result.solo());
+    EXPECT_EQ(model[0], 1);
+    model[1] = 2;
+    EXPECT_FALSE(reducer.average(model, 1).was_not_finite);
+  });
+}
+
 TEST(PartialReduce, LeavesTheModelOfALoneRankAlone) {
   const auto records = train({2, 2, 100, {0, 10}});
   for (const Record& record : records[1]) {
