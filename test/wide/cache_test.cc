@@ -9,10 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/error.h"
+#include "wide/file/whole_file.h"
 #include "wide/model.h"
 #include "wide/read_cached.h"
 
@@ -155,6 +158,28 @@ TEST_F(Cache, IsRefusedWhereTheSystemRefusesAName) {
       EXPECT_THAT(error.what(), testing::HasSubstr(bad));
     }
   }
+}
+
+// As by runs that make one cache at once: neither is in the other's way, whoever ends first.
+TEST_F(Cache, MayBeWrittenByManyAtOnce) {
+  for (const bool first_ends_first : {true, false}) {
+    write("made.tmp", "what a killed run left");
+    WholeFile first(path("made"));
+    std::optional<WholeFile> second(std::in_place, path("made"));
+    WholeFile given_up(path("made"));
+    first.put("first");
+    second->put("second");
+    given_up.put("third");
+    if (first_ends_first) first.commit();
+    second->commit();
+    EXPECT_EQ(read("made"), "second");
+    if (!first_ends_first) first.commit();
+    EXPECT_EQ(read("made"), first_ends_first ? "second" : "first");
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_),
+                          std::filesystem::directory_iterator()),
+            1)
+      << "names left";
 }
 
 TEST_F(Cache, IsMadeAnewWhenDamaged) {

@@ -1,5 +1,8 @@
 #include "wide/file/whole_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -37,6 +40,28 @@ OpenFile open(const std::string& path, const char* mode) {
   return file;
 }
 
+// Whether the file is still the one of this name, rather than one that was moved to its place.
+bool is_named(int file, const std::string& name) {
+  struct stat opened, named;
+  return fstat(file, &opened) == 0 && stat(name.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+// Emptied, and this writer's until it is closed; null if another writes to it. One that was left by
+// a run that was killed is nobody's.
+OpenFile take(const std::string& name) {
+  while (true) {
+    const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) throw_errno("open " + name);
+    OpenFile taken(fdopen(file, "wb"));
+    if (taken == nullptr) throw_errno("open " + name);
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return nullptr;
+    if (!is_named(file, name)) continue;
+    if (ftruncate(file, 0) != 0) throw_errno("empty " + name);
+    return taken;
+  }
+}
+
 }  // namespace
 
 WholeFile::WholeFile(const std::string& path) {
@@ -44,7 +69,12 @@ WholeFile::WholeFile(const std::string& path) {
   last_ = names.last;
   fresh_ = names.fresh;
   replaces_ = names.replaces;
-  file_ = open(fresh_, "wb");
+  if (!replaces_) {
+    file_ = open(fresh_, "wb");
+    return;
+  }
+  for (int other = 2; (file_ = take(fresh_)) == nullptr; ++other)
+    fresh_ = last_ + "." + std::to_string(other) + ".tmp";
 }
 
 void WholeFile::check(const std::string& path) {
@@ -65,8 +95,8 @@ std::string WholeFile::name_until_whole(const std::string& path) { return names_
 
 WholeFile::~WholeFile() {
   if (file_ == nullptr) return;
+  if (replaces_) std::remove(fresh_.c_str());  // before another can take it
   file_.reset();
-  if (replaces_) std::remove(fresh_.c_str());
 }
 
 void WholeFile::put(const void* data, std::size_t n) {

@@ -16,7 +16,8 @@ struct CloseFile {
 using OpenFile = std::unique_ptr<std::FILE, CloseFile>;
 
 // What is put goes to a file beside the one named, which commit() moves to its place, where a link
-// leads to; without commit() nothing is left. A device or pipe is written to as it is.
+// leads to; without commit() nothing is left. Of several that write one file at once the last that
+// commits stays. A device or pipe is written to as it is.
 class WholeFile {
  public:
   // Throws kIo, as do all others.
@@ -33,6 +34,7 @@ class WholeFile {
 
   // Throws kIo if the system would not let a file of this name be written. Leaves all as it is.
   static void check(const std::string& path);
+  // Where no other writes that file.
   static std::string name_until_whole(const std::string& path);
 
  private:
