@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <latch>
 #include <random>
 #include <utility>
 
@@ -253,6 +254,40 @@ TEST(PartialReduce, Invariant4HealsAMemberThatMissedTheAverage) {
     const Group pair(heal.members, heal.tag);
     comm.broadcast(model, heal.note.donor, {.group = &pair}).wait();
     EXPECT_THAT(model, Each(1.0));
+    comm.control()->done(heal.tag, heal.members);
+    EXPECT_EQ(comm.control()->leave(deadline).kind, GroupOutcome::kSolo);
+  });
+}
+
+// The same as the member sees it: rank 0 says that it has the average, which it has from elsewhere,
+// and then rank 2 dies.
+TEST(PartialReduce, TellsWhoHandedAnAverageOnAndNoWeights) {
+  std::latch done(1);
+  run(3, [&](Communicator& comm, LocalControl& control) {
+    const TimePoint deadline = Clock::real().now() + seconds(20);
+    std::vector<double> model(100, comm.rank());
+    if (comm.rank() == 1) {
+      PartialReducer reducer(comm, {.group_size = 3});
+      const PartialResult result = reducer.average(model, 0);
+      EXPECT_TRUE(result.healed);
+      EXPECT_THAT(result.group, ElementsAre(0, 1));
+      EXPECT_THAT(result.weights, testing::IsEmpty());
+      EXPECT_THAT(model, Each(42));
+      return;
+    }
+    const GroupOutcome outcome = comm.control()->ready(0, note_of(3), deadline);
+    ASSERT_EQ(outcome.kind, GroupOutcome::kGroup);
+    if (comm.rank() == 2) {
+      done.wait();
+      return control.report_lost(2, "the test ended it");
+    }
+    comm.control()->done(outcome.tag, outcome.members);
+    done.count_down();
+    const GroupOutcome heal = comm.control()->leave(deadline);
+    ASSERT_EQ(heal.kind, GroupOutcome::kHeal);
+    std::fill(model.begin(), model.end(), 42);
+    const Group pair(heal.members, heal.tag);
+    comm.broadcast(model, heal.note.donor, {.group = &pair}).wait();
     comm.control()->done(heal.tag, heal.members);
     EXPECT_EQ(comm.control()->leave(deadline).kind, GroupOutcome::kSolo);
   });
