@@ -10,6 +10,7 @@
 #include "wide/kernel/meeting.h"
 #include "wide/kernel/model_traits.h"
 #include "wide/kernel/pack.h"
+#include "wide/kernel/places.h"
 #include "wide/kernel/slot_steps.h"
 #include "wide/linear.h"
 
@@ -105,6 +106,22 @@ struct Loops : SlotSteps<A, M, O> {
     };
   }
 
+  // The same, for rows that fit a LinearRow.
+  template <bool kHot>
+  struct RowAt {
+    Places<A, kLinearStride, LinearRow<A, O>::kMost> places;
+    [[gnu::always_inline]] void find(const Row& row, const Tables& t) {
+      if constexpr (kHot) places.find(row.slots, row.n, t);
+    }
+    [[gnu::always_inline]] auto at(const Row& row, const Tables& t) const {
+      if constexpr (kHot) {
+        return [this](std::size_t i) __attribute__((always_inline)) { return places(i); };
+      } else {
+        return linear_at<false>(row, t);
+      }
+    }
+  };
+
   // A model without factors: rows take so little that most of it would be waiting for the step of
   // the row before. So a row is scored first, and then that step is made, with weights read anew:
   // it comes a row late, and none is lost.
@@ -112,17 +129,17 @@ struct Loops : SlotSteps<A, M, O> {
   static void train_linear(const Job& job, const std::uint64_t* rows, std::size_t n,
                            const Tables& t, LossSum& loss) {
     LinearRow<A, O> quick[2];
+    RowAt<kHot> places[2];
     float slope = 0;
     const M m = model_of(job, t);
     const auto learn = [&](std::size_t i) __attribute__((always_inline)) {
       const Row row(job, rows[i]);
-      const auto at = linear_at<kHot>(row, t);
       const Stepped rates(job, t);
       if (job.distinct && row.n <= LinearRow<A, O>::kMost) {
-        quick[i % 2].template scatter<true>(row.n, row.values, job.uniform, at, slope,
-                                            rates.linear);
+        quick[i % 2].template scatter<true>(row.n, row.values, job.uniform,
+                                            places[i % 2].at(row, t), slope, rates.linear);
       } else {
-        step_linear(row, at, slope, rates.linear);
+        step_linear(row, linear_at<kHot>(row, t), slope, rates.linear);
       }
       step_shared(job, t, slope, rates.shared);
     };
@@ -130,9 +147,10 @@ struct Loops : SlotSteps<A, M, O> {
       fetch_ahead(job, rows, i, n, t, m);
       const Row row(job, rows[i]);
       const bool fits = job.distinct && row.n <= LinearRow<A, O>::kMost;
+      if (fits) places[i % 2].find(row, t);
       const float score =
           t.shared[Layout::kBias] +
-          (fits ? quick[i % 2].gather(row.n, row.values, job.uniform, linear_at<kHot>(row, t))
+          (fits ? quick[i % 2].gather(row.n, row.values, job.uniform, places[i % 2].at(row, t))
                 : gather_linear(row, t));
       if (i > 0) learn(i - 1);
       slope = loss.add(job.loss, score, job.labels[rows[i]],

@@ -14,11 +14,17 @@ struct SlotSteps {
   static constexpr int kPlanes = O::kPlanes;
   static constexpr std::size_t kLinearStride = kPlanes == 3 ? 4 : kPlanes;
 
+  // Without a branch: which slots are hot is not to be predicted.
+  [[gnu::always_inline]] static float* pick(bool first, float* one, float* other) {
+    const auto a = reinterpret_cast<std::uintptr_t>(one);
+    const auto b = reinterpret_cast<std::uintptr_t>(other);
+    return reinterpret_cast<float*>(b + ((a - b) & (std::uintptr_t{0} - first)));
+  }
   [[gnu::always_inline]] static float* linear_of(const Tables& t, std::uint32_t slot) {
-    return (slot < t.hot ? t.hot_linear : t.linear) + slot * kLinearStride;
+    return pick(slot < t.hot, t.hot_linear, t.linear) + slot * kLinearStride;
   }
   [[gnu::always_inline]] static float* factors_of(const Tables& t, const M& m, std::uint32_t slot) {
-    return (slot < t.hot ? t.hot_factors : t.factors) + slot * (m.width() * kPlanes);
+    return pick(slot < t.hot, t.hot_factors, t.factors) + slot * (m.width() * kPlanes);
   }
 
   static M model_of(const Job& job, const Tables& t) {
