@@ -22,8 +22,8 @@
 // fast workers count more. Keepers answer while they compute, with weights as they are, and step
 // by each worker's gradients when they come; hot features are averaged with the workers that are
 // ready. So it is not the model of one worker, nor the same each time. All wait for each other at
-// the end of an epoch, for a step of the slowest. There are no copies: where a worker dies, the
-// others throw kPeerLost.
+// the end of an epoch, for a step or two of the slowest. There are no copies: where a worker dies,
+// the others throw kPeerLost.
 //
 // Death: each shard has ShardOptions::copies keepers, which step it alike, by sums of gradients
 // that the first of them sends the others. Where a worker dies, the others take the step that it

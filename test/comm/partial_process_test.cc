@@ -59,12 +59,14 @@ TEST_P(PartialReduceProcesses, PartialScenario33And34GoOnWhenOneIsKilled) {
 
 INSTANTIATE_TEST_SUITE_P(Transports, PartialReduceProcesses, testing::Values("shm", "ucx"));
 
+constexpr Duration kWholeTest = seconds(120);
+
 // Averages until rank 0 says that it is enough, which is told when there was a group of three with
 // one of the ranks that came later.
 void average_with_others(Communicator& comm, PartialReducer& reducer, std::vector<double>& model,
                          int step) {
   std::vector<int> word(1), end(1);
-  Request ended = comm.recv(end, 0);
+  Request ended = comm.recv(end, 0, {.timeout = kWholeTest});
   for (bool told = false; !ended.test(); ++step) {
     const std::vector<int> group = reducer.average(model, step).group;
     if (told || group.size() < 3 || group.back() < 3) continue;
@@ -85,7 +87,7 @@ TEST(PartialReduce, PartialScenario1OthersComeInThePlaceOfOneThatIsKilled) {
     Communicator comm = Communicator::join(seat_at(controller, rank, kSize, "shm"));
     PartialReducer(comm, {.group_size = 3}).leave();
     std::vector<int> step(1);
-    comm.recv(step, 0).wait();
+    comm.recv(step, 0, {.timeout = kWholeTest}).wait();
     PartialReducer reducer(comm, {.group_size = 3});
     std::vector<double> model(1000, 1e6);
     reducer.join(model, step[0]);
@@ -109,7 +111,7 @@ TEST(PartialReduce, PartialScenario1OthersComeInThePlaceOfOneThatIsKilled) {
   EXPECT_GE(step[0], 20);
   for (const int rank : {3, 4}) comm.send(step, rank).wait();
   for (const int rank : {1, 3, 4}) {
-    Request told = comm.recv(word, rank);
+    Request told = comm.recv(word, rank, {.timeout = kWholeTest});
     while (!told.test()) reducer.average(model, ++step[0]);
   }
   for (const int rank : {1, 3, 4}) comm.send(word, rank).wait();

@@ -141,10 +141,11 @@ class Slow : public testing::Test {
   static constexpr int kWorkers = 3;
   void TearDown() override { std::filesystem::remove(path_); }
 
-  // Three workers make an epoch of 50 batches, in pairs. The second computes its first batch while
-  // the others make 15 steps each; the keepers give out its features' weights meanwhile.
+  // Three workers make an epoch of 48 batches, in pairs. The second computes its first batch, of
+  // which it has the weights before the others have learnt anything, while those make 15 steps
+  // each; the keepers give out its features' weights meanwhile.
   void train(std::int64_t staleness) {
-    Gate gate;
+    Gate began, gate;
     run_local(kWorkers, [&](Communicator& comm) {
       TrainOptions options = options_for(ModelKind::kLogistic);
       options.epochs = 1;
@@ -153,7 +154,13 @@ class Slow : public testing::Test {
       shards.staleness = staleness;
       shards.on_compute = [&](std::int64_t step) {
         if (comm.rank() == 0 && step == 15) gate.open();
-        if (comm.rank() == 1 && step == 0) waited_ = gate.await();
+        if (step != 0) return;
+        if (comm.rank() == 1) {
+          began.open();
+          waited_ = gate.await();
+        } else {
+          EXPECT_TRUE(began.await());
+        }
       };
       ShardedRun run(comm, data_, std::nullopt, options, shards);
       while (run.next_step()) continue;
@@ -242,6 +249,8 @@ TEST(OwnPaceDeath, EndsTraining) {
   for (const auto when : {&ShardOptions::on_compute, &ShardOptions::on_apply}) {
     std::atomic<int> told = 0;
     const auto body = [&](Communicator& comm) {
+      TrainOptions options = options_for(ModelKind::kFm);
+      options.epochs = 1000;  // so that it makes two steps, however slow it is
       ShardOptions shards = partial(2);
       if (comm.rank() == 1) {
         shards.*when = [](std::int64_t step) {
@@ -249,7 +258,7 @@ TEST(OwnPaceDeath, EndsTraining) {
         };
       }
       try {
-        ShardedRun run(comm, data, std::nullopt, options_for(ModelKind::kFm), shards);
+        ShardedRun run(comm, data, std::nullopt, options, shards);
         while (run.next_step()) continue;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kPeerLost);

@@ -15,6 +15,13 @@
 namespace motley::wide {
 namespace {
 
+// Not for each of many files exactly, as all that is there is copied each time.
+template <class Column>
+void make_room(Column& column, double wanted) {
+  const auto n = static_cast<std::size_t>(wanted);
+  if (n > column.capacity()) column.reserve(std::max(n, column.capacity() / 2 * 3));
+}
+
 void check(const ReadOptions& options) {
   const auto require = [](bool holds, const char* option, int value, const char* range) {
     if (holds) return;
@@ -220,11 +227,11 @@ void Gatherer::reserve(std::uint64_t parsed, std::uint64_t total, SizeOfText siz
   } else if (2 * bytes_of(rows, entries, 12) > static_cast<double>(limit())) {
     return;
   }
-  data_.labels.reserve(static_cast<std::size_t>(rows));
-  data_.row_begin.reserve(static_cast<std::size_t>(rows) + 1);
-  data_.ids.reserve(static_cast<std::size_t>(entries));
-  data_.values.reserve(static_cast<std::size_t>(entries));
-  if (fields) data_.fields.reserve(static_cast<std::size_t>(entries));
+  make_room(data_.labels, rows);
+  make_room(data_.row_begin, rows + 1);
+  make_room(data_.ids, entries);
+  make_room(data_.values, entries);
+  if (fields) make_room(data_.fields, entries);
 }
 
 Dataset Gatherer::take() {

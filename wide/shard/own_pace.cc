@@ -8,6 +8,11 @@
 #include "wide/train/settle.h"
 
 namespace motley::wide {
+namespace {
+
+constexpr Duration kPatience = seconds(3600);
+
+}  // namespace
 
 OwnPace::OwnPace(ShardWorker& worker, const ShardRows& rows, const TrainOptions& options,
                  const ShardOptions& shards)
@@ -25,7 +30,7 @@ void OwnPace::begin_epoch() {
 
 void OwnPace::resume() {
   // Readers of files that are slow, or of what was saved, are waited for.
-  worker_.comm.barrier({.timeout = seconds(3600)}).wait();
+  worker_.comm.barrier({.timeout = kPatience}).wait();
   reducer_.emplace(worker_.comm, *shards_.partial);
 }
 
@@ -33,7 +38,9 @@ void OwnPace::pause() {
   reducer_->leave();
   service_.flush();
   const std::span<float> state = worker_.hot.state();
-  worker_.comm.all_reduce(state, ReduceOp::kAverage, {.deterministic = true}).wait();
+  // However long a step of the slowest takes.
+  worker_.comm.all_reduce(state, ReduceOp::kAverage, {.timeout = kPatience, .deterministic = true})
+      .wait();
 }
 
 std::span<const std::uint64_t> OwnPace::next_rows() {
