@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -45,25 +46,20 @@ namespace {
 constexpr int kWorkers = 4;
 constexpr int kLookEvery = 4;  // rounds
 
-struct Method {
-  const char* label;
-  const char* name;
-  runtime::SynchronizerOptions options;
-};
-
 struct Outcome {
   double seconds = 0;      // to the target; 0: not reached
   std::int64_t steps = 0;  // of the first worker
   double loss = 0;         // in the end
 };
 
-void print(int seed, const char* label, const Outcome& o) {
+void print(int seed, const std::string& label, const Outcome& o) {
   fmt::print("seed {}  {:26} {:6.2f} s  {:5} steps  log loss {:.5f}{}\n", seed, label, o.seconds,
              o.steps, o.loss, o.seconds > 0 ? "" : "  NOT REACHED");
   std::fflush(stdout);
 }
 
-Outcome train(const Method& method, const Dataset& train, const Dataset& test, unsigned seed) {
+Outcome train(const char* method, const runtime::SynchronizerOptions& options, const Dataset& train,
+              const Dataset& test, unsigned seed) {
   Outcome outcome;
   std::atomic<bool> over = false;
   run_local(kWorkers, [&](Communicator& comm) {
@@ -75,7 +71,7 @@ Outcome train(const Method& method, const Dataset& train, const Dataset& test, u
                      .rank = comm.rank(),
                      .size = comm.size()});
     const Samples samples = run.model().prepare(test);
-    const auto synchronizer = runtime::make_synchronizer(method.name, comm, method.options);
+    const auto synchronizer = runtime::make_synchronizer(method, comm, options);
     runtime::Trainer trainer(comm, *synchronizer,
                              {.slow = comm.rank() == kWorkers - 1 ? FLAGS_slow : 1,
                               .base_step = seconds(FLAGS_base_ms / 1e3),
@@ -127,6 +123,29 @@ Outcome train_sharded(const ShardOptions& given, const Dataset& train, const Dat
   return outcome;
 }
 
+struct Contender {
+  std::string label;
+  std::function<Outcome(unsigned seed)> train;
+};
+
+// In turns, with the same seeds, and over the time of the first.
+void compare(const Dataset& data, const std::vector<Contender>& contenders) {
+  fmt::print(
+      "{} rows, {} workers, the last {} times slower, {} rows and {} ms a step; log loss {}\n",
+      data.rows(), kWorkers, FLAGS_slow, FLAGS_rows, FLAGS_base_ms, FLAGS_target);
+  std::vector<double> total(contenders.size());
+  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
+    for (std::size_t c = 0; c < total.size(); ++c) {
+      const Outcome o = contenders[c].train(static_cast<unsigned>(seed));
+      print(seed, contenders[c].label, o);
+      total[c] += o.seconds > 0 ? o.seconds : FLAGS_longest_s;
+    }
+  }
+  for (std::size_t c = 0; c < total.size(); ++c)
+    fmt::print("{:26} {:6.2f} s on average, {:.2f} of {}\n", contenders[c].label,
+               total[c] / FLAGS_seeds, total[c] / total[0], contenders[0].label);
+}
+
 void run_sharded() {
   Dataset data = read_file(FLAGS_train);
   const Dataset test = read_file(FLAGS_test);
@@ -136,24 +155,11 @@ void run_sharded() {
   ShardOptions step{.hot = FLAGS_hot, .copies = 1}, pairs = step, threes = step;
   pairs.partial = PartialOptions{.group_size = 2};
   threes.partial = PartialOptions{.group_size = 3};
-  const struct {
-    const char* label;
-    const ShardOptions* options;
-  } methods[] = {{"in step", &step}, {"own pace, P = 2", &pairs}, {"own pace, P = 3", &threes}};
-  fmt::print(
-      "{} rows, {} workers, the last {} times slower, {} rows and {} ms a step; log loss {}\n",
-      data.rows(), kWorkers, FLAGS_slow, FLAGS_rows, FLAGS_base_ms, FLAGS_target);
-  std::vector<double> total(std::size(methods));
-  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
-    for (std::size_t m = 0; m < total.size(); ++m) {
-      const Outcome o = train_sharded(*methods[m].options, data, test, static_cast<unsigned>(seed));
-      print(seed, methods[m].label, o);
-      total[m] += o.seconds > 0 ? o.seconds : FLAGS_longest_s;
-    }
-  }
-  for (std::size_t m = 0; m < total.size(); ++m)
-    fmt::print("{:26} {:6.2f} s on average, {:.2f} of in step\n", methods[m].label,
-               total[m] / FLAGS_seeds, total[m] / total[0]);
+  const auto by = [&](const ShardOptions& options) {
+    return [&, options](unsigned seed) { return train_sharded(options, data, test, seed); };
+  };
+  compare(data,
+          {{"in step", by(step)}, {"own pace, P = 2", by(pairs)}, {"own pace, P = 3", by(threes)}});
 }
 
 void run() {
@@ -161,23 +167,12 @@ void run() {
   const Dataset data = read_file(FLAGS_train), test = read_file(FLAGS_test);
   runtime::SynchronizerOptions pairs{.group_size = 2}, adapted{.group_size = 0};
   adapted.partial.weighting = {.rule = WeightRule::kExponential, .lambda = 0.5};
-  const Method methods[] = {{"all_reduce", "all_reduce", {}},
-                            {"partial_reduce, P = 2", "partial_reduce", pairs},
-                            {"partial_reduce, P adapted", "partial_reduce", adapted}};
-  fmt::print(
-      "{} rows, {} workers, the last {} times slower, {} rows and {} ms a step; log loss {}\n",
-      data.rows(), kWorkers, FLAGS_slow, FLAGS_rows, FLAGS_base_ms, FLAGS_target);
-  std::vector<double> total(std::size(methods));
-  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
-    for (std::size_t m = 0; m < total.size(); ++m) {
-      const Outcome o = train(methods[m], data, test, static_cast<unsigned>(seed));
-      print(seed, methods[m].label, o);
-      total[m] += o.seconds > 0 ? o.seconds : FLAGS_longest_s;
-    }
-  }
-  for (std::size_t m = 0; m < total.size(); ++m)
-    fmt::print("{:26} {:6.2f} s on average, {:.2f} of all_reduce\n", methods[m].label,
-               total[m] / FLAGS_seeds, total[m] / total[0]);
+  const auto by = [&](const char* name, const runtime::SynchronizerOptions& options) {
+    return [&, name, options](unsigned seed) { return train(name, options, data, test, seed); };
+  };
+  compare(data, {{"all_reduce", by("all_reduce", {})},
+                 {"partial_reduce, P = 2", by("partial_reduce", pairs)},
+                 {"partial_reduce, P adapted", by("partial_reduce", adapted)}});
 }
 
 }  // namespace
