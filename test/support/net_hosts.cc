@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "comm/error.h"
@@ -98,7 +99,7 @@ std::vector<std::string> words(const std::string& text) {
 void ip(pid_t of, const std::string& arguments) { run_in(of, words("ip " + arguments)); }
 
 // The kernel says a while after a cable is plugged in that it is, on a loaded machine longer.
-// Throws kTimeout.
+// Throws kTimeout; kIo if it cannot be seen.
 void wait_for_cable(pid_t of) {
   constexpr int kMostLooks = 20'000;  // a millisecond each
   const pid_t pid = fork();
@@ -107,21 +108,26 @@ void wait_for_cable(pid_t of) {
     try {
       enter_namespace(of);
     } catch (const Error&) {
-      _exit(126);
+      _exit(2);
     }
     const int any = socket(AF_INET, SOCK_DGRAM, 0);
     ifreq device{};
     std::strcpy(device.ifr_name, "eth0");
     for (int look = 0; look < kMostLooks; ++look) {
-      if (ioctl(any, SIOCGIFFLAGS, &device) != 0) break;
+      if (ioctl(any, SIOCGIFFLAGS, &device) != 0) _exit(2);
       if ((device.ifr_flags & IFF_RUNNING) != 0) _exit(0);
       usleep(1000);
     }
     _exit(1);
   }
   int status = 0;
-  waitpid(pid, &status, 0);
-  if (status != 0) throw Error(ErrorCode::kTimeout, "eth0 of a host is not running after 20 s.");
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) throw_errno("waitpid");
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
+    throw Error(ErrorCode::kIo, "eth0 of a host cannot be looked at.");
+  if (WEXITSTATUS(status) == 1)
+    throw Error(ErrorCode::kTimeout, "eth0 of a host is not running after 20 s.");
 }
 
 void limit(pid_t of, const std::string& device, double bits_per_second) {

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
@@ -25,6 +23,7 @@ namespace motley::wide {
 namespace {
 
 using test::Death, test::distance, test::kBatch, test::sharded, test::skewed_rows;
+using test::Milestone;
 
 TrainOptions options_for(ModelKind kind, Optimizer optimizer = Optimizer::kAdaGrad) {
   return {.model = {.kind = kind, .optimizer = optimizer, .factors = 4},
@@ -118,24 +117,6 @@ TEST(OwnPace, WorkerOnItsOwnStepsForAll) {
   }
 }
 
-class Gate {
- public:
-  void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    opened_.notify_all();
-  }
-  bool await() {
-    std::unique_lock lock(mutex_);
-    return opened_.wait_for(lock, std::chrono::seconds(60), [&] { return open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool open_ = false;
-};
-
 class Slow : public testing::Test {
  protected:
   static constexpr int kWorkers = 3;
@@ -145,7 +126,7 @@ class Slow : public testing::Test {
   // which it has the weights before the others have learnt anything, while those make 15 steps
   // each; the keepers give out its features' weights meanwhile.
   void train(std::int64_t staleness) {
-    Gate began, gate;
+    Milestone began, others;
     run_local(kWorkers, [&](Communicator& comm) {
       TrainOptions options = options_for(ModelKind::kLogistic);
       options.epochs = 1;
@@ -153,13 +134,13 @@ class Slow : public testing::Test {
       ShardOptions shards = partial(2, 0);
       shards.staleness = staleness;
       shards.on_compute = [&](std::int64_t step) {
-        if (comm.rank() == 0 && step == 15) gate.open();
+        if (comm.rank() == 0 && step == 15) others.reach(step);
         if (step != 0) return;
         if (comm.rank() == 1) {
-          began.open();
-          waited_ = gate.await();
+          began.reach(0);
+          waited_ = others.await(15);
         } else {
-          EXPECT_TRUE(began.await());
+          EXPECT_TRUE(began.await(0));
         }
       };
       ShardedRun run(comm, data_, std::nullopt, options, shards);

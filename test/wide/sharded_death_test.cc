@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +18,7 @@ namespace {
 
 using test::Death, test::distance, test::dying, test::fm_options, test::in_batches, test::kBatch;
 using test::Learnt, test::sharded, test::skewed_rows;
+using test::Milestone;
 
 // 400 rows: a step of four workers has 160, the third one of an epoch 80. Worker 2 dies in the
 // first, the second, the last of an epoch, and in the first of the next.
@@ -51,34 +49,16 @@ TEST(ShardedDeath, BetweenSendingAndApplyingIsEitherSideOfTheStep) {
   }
 }
 
-class Arrivals {
- public:
-  void arrive() {
-    const std::lock_guard lock(mutex_);
-    ++arrived_;
-    changed_.notify_all();
-  }
-  bool await(int n) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return arrived_ >= n; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int arrived_ = 0;
-};
-
 // All have what the step needs; then worker 3 dies, and workers `behind` hear of it before they
 // apply the step, which the others do.
 ShardOptions half_applied(Communicator& comm, std::int64_t step, const std::set<int>& behind,
-                          const std::shared_ptr<Arrivals>& arrivals) {
+                          const std::shared_ptr<Milestone>& arrivals) {
   ShardOptions shards{.hot = 20};
   shards.on_apply = [=, rank = comm.rank(), first = true](std::int64_t now) mutable {
     if (now != step || !std::exchange(first, false)) return;
-    arrivals->arrive();
+    arrivals->advance();
     if (rank != 3 && !behind.contains(rank)) return;
-    EXPECT_TRUE(arrivals->await(4)) << "step " << step;
+    EXPECT_TRUE(arrivals->await(3)) << "step " << step;
     if (rank == 3) throw Death();
     throw Error(ErrorCode::kPeerLost, "as if a call of this worker had found it out", {3});
   };
@@ -110,7 +90,7 @@ TEST_P(ShardedRollback, LeavesNothingOfAStepThatSomeHadApplied) {
       return dying(comm, 3, step, &ShardOptions::on_compute);
     });
     for (const std::set<int>& behind : {std::set{1}, std::set{0, 2}}) {
-      const auto arrivals = std::make_shared<Arrivals>();
+      const auto arrivals = std::make_shared<Milestone>();
       const Learnt learnt = sharded(4, data, std::nullopt, options, [&](Communicator& comm) {
         return half_applied(comm, step, behind, arrivals);
       });

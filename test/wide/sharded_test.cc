@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -22,6 +20,7 @@ namespace motley::wide {
 namespace {
 
 using test::Death, test::distance, test::dying, test::fm_options, test::kBatch, test::Learnt;
+using test::Milestone;
 using test::sharded, test::skewed_rows;
 
 struct Case {
@@ -154,24 +153,6 @@ TEST(ShardedTraffic, IsKeysWeightsGradientsHotSlotsAndCopies) {
   }
 }
 
-class Gate {
- public:
-  void open(std::int64_t step) {
-    const std::lock_guard lock(mutex_);
-    open_ = step;
-    opened_.notify_all();
-  }
-  bool await(std::int64_t step) {
-    std::unique_lock lock(mutex_);
-    return opened_.wait_for(lock, std::chrono::seconds(60), [&] { return open_ >= step; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  std::int64_t open_ = -1;
-};
-
 // No worker computes before the weights of its next step are there; by FTRL, too.
 TEST(ShardedPulls, ComeWhileTheStepBeforeComputes) {
   const Dataset data = skewed_rows({.rows = 400, .complete = false});
@@ -183,8 +164,8 @@ TEST(ShardedPulls, ComeWhileTheStepBeforeComputes) {
     std::atomic<int> waits = 0;
     const Learnt learnt = sharded(2, data, std::nullopt, options, [&](Communicator&) {
       ShardOptions shards{.hot = 20, .pulls = pulls};
-      const auto ahead = std::make_shared<Gate>();
-      shards.on_ahead = [ahead](std::int64_t step) { ahead->open(step); };
+      const auto ahead = std::make_shared<Milestone>();
+      shards.on_ahead = [ahead](std::int64_t step) { ahead->reach(step); };
       shards.on_compute = [ahead, &waits](std::int64_t step) {
         if (step % 5 == 4) return;  // the last of an epoch
         EXPECT_TRUE(ahead->await(step)) << "step " << step;

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -41,6 +44,30 @@ struct Learnt {
 
 struct Death : std::runtime_error {
   Death() : std::runtime_error("this worker dies, as it is told to") {}
+};
+
+// How far workers have come, which others wait for: a minute at most, so that no test hangs.
+class Milestone {
+ public:
+  void reach(std::int64_t at) {
+    const std::lock_guard lock(mutex_);
+    at_ = std::max(at_, at);
+    changed_.notify_all();
+  }
+  void advance() {
+    const std::lock_guard lock(mutex_);
+    ++at_;
+    changed_.notify_all();
+  }
+  [[nodiscard]] bool await(std::int64_t at) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return at_ >= at; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t at_ = -1;
 };
 
 // All workers train to the end. One that throws dies; its Death is nobody's failure.
