@@ -63,22 +63,33 @@ Losses losses_after(const Epoch& epoch, const DeviceFlowOptions& options = {}) {
   return {loss_after(epoch, *cpu, kBatch), deterministic, loss_after(epoch, *device, 1)};
 }
 
-class AsynchronousLoss : public testing::TestWithParam<ModelKind> {
+struct Case {
+  ModelKind kind;
+  Optimizer optimizer = Optimizer::kAdaGrad;
+  int factors = 8;
+};
+std::string name_of(const Case& c) { return std::string(name(c.kind)) + "_" + name(c.optimizer); }
+
+class AsynchronousLoss : public testing::TestWithParam<Case> {
  protected:
-  ModelOptions kind() const { return {.kind = GetParam(), .factors = 8}; }
+  ModelOptions kind() const {
+    return {
+        .kind = GetParam().kind, .optimizer = GetParam().optimizer, .factors = GetParam().factors};
+  }
 
   void expect_alike(const Dataset& all, std::uint64_t seed) const {
     const Losses loss = losses_after(epoch_of(kind(), all, seed));
     std::printf("%s, seed %u: log loss by batches %.5f, CPU %.5f, asynchronously %.5f (%+.2f %%)\n",
-                name(GetParam()), static_cast<unsigned>(seed), loss.deterministic, loss.cpu,
-                loss.asynchronous, 100 * (loss.asynchronous / loss.cpu - 1));
+                name_of(GetParam()).c_str(), static_cast<unsigned>(seed), loss.deterministic,
+                loss.cpu, loss.asynchronous, 100 * (loss.asynchronous / loss.cpu - 1));
     EXPECT_NEAR(loss.deterministic, loss.cpu, 1e-5 * loss.cpu);
     EXPECT_LT(loss.asynchronous, 1.002 * loss.cpu);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, AsynchronousLoss,
-                         testing::Values(ModelKind::kLogistic, ModelKind::kFm),
-                         [](const auto& i) { return name(i.param); });
+                         testing::Values(Case{ModelKind::kLogistic}, Case{ModelKind::kFm},
+                                         Case{ModelKind::kFm, Optimizer::kAdam}),
+                         [](const auto& i) { return name_of(i.param); });
 
 TEST_P(AsynchronousLoss, IsThatOfBatchesOnCriteosRows) {
   const std::string path = MOTLEY_SHARED "/data/criteo7k/train.tsv.gz";

@@ -40,7 +40,7 @@ class DeviceFlow final : public Flow {
                           .hot = shape.hot};
     BatchMaker maker(samples, layout_.slots, by_batch ? Sides::kBoth : Sides::kBySample, windows);
     stream_.for_batches(maker, rows, size, [&](const BatchArrays& batch, std::size_t /*first*/) {
-      by_batch ? train_batch(job, batch, loss) : train_rows(job, batch, loss);
+      by_batch ? train_batch(next_update(job), batch, loss) : train_rows(job, batch, loss);
     });
     double sum = 0;
     copy(std::span(&sum, 1), loss_bytes_.view(1, DType::kFloat64), stream_.work());
@@ -97,6 +97,15 @@ class DeviceFlow final : public Flow {
             .complete = job.complete};
   }
 
+  // By batches: as it is in the next update.
+  DeviceJob next_update(const DeviceJob& job) {
+    DeviceJob next = job;
+    const auto t = static_cast<float>(++learnt_);
+    for (Rates* const rates : {&next.linear, &next.factors, &next.shared})
+      *rates = rates_of_step(options_.optimizer, *rates, t);
+    return next;
+  }
+
   FlowShape shape_for(const DeviceJob& job, std::size_t rows) const {
     if (flow_.shape.tile_rows > 0) return flow_.shape;
     return flow_shape(job, static_cast<std::uint32_t>(rows), 0, flow_.by_feature);
@@ -148,7 +157,7 @@ class DeviceFlow final : public Flow {
   DeviceBuffer state_bytes_;
   DeviceBuffer loss_bytes_;
   std::optional<DeviceBuffer> sums_, slopes_, losses_, partial_, scores_;
-  std::uint64_t learnt_ = 0;  // rows, by the state as it is
+  std::uint64_t learnt_ = 0;  // rows, or by batches these, that the state has learnt
   BatchStream stream_;
 };
 
@@ -159,8 +168,6 @@ class DeviceFlow final : public Flow {
 }  // namespace
 
 void check_device_model(const ModelOptions& options, const Layout& layout) {
-  if (options.optimizer == Optimizer::kAdam)
-    refuse("the optimizer is adam", "Use sgd, adagrad or ftrl, or the CPU");
   if (options.kind == ModelKind::kFwfm)
     refuse("the model is fwfm", "Use lr, svm, fm or ffm, or the CPU");
   if (options.kind == ModelKind::kFm && layout.block > 32)

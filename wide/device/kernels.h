@@ -1,6 +1,6 @@
 // wide/device/kernels.h: what runs on a device, as functions that put it into a stream. All memory
 // that they name is the device's. Models: linear ones, FM with 4, 8, 16 or 32 factors as stored,
-// FFM with 4; optimizers: SGD, AdaGrad, FTRL.
+// FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
 #pragma once
 
 #include <cstddef>

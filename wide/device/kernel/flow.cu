@@ -195,23 +195,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Hot hot = Hot::at(dynamic_shared<float>(), 4 * kQuads, shape);
   double losses = 0;
   for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
-    learn_tile(hot, job, shape, b.rows, tile, [&](std::uint32_t begin, std::uint32_t end) {
-      RowPass<kQuads> pass(job, b, hot);
-      const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
-      for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp; base < end;
-           base += kWarps * kRowsOfWarp) {
-        float own = 0;  // the score of this lane's row
-        const auto learn = [&](const RowHead& of_row, std::uint32_t row, int i) {
-          const float score = pass.run(of_row, row - begin);
-          if (static_cast<int>(lane) == i) own = score;
-        };
-        const RowHead head = for_rows(b, base, end, learn);
-        if (lane < kRowsOfWarp && base + lane < end) losses += loss_of_row(job.loss, head, own);
-      }
-      if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
-      __syncthreads();
-      if (hot.has_owners()) add_up_window<kQuads>(b, hot, begin / shape.step_rows);
-    });
+    learn_tile(hot, job, shape, b.rows, tile,
+               [&](const DeviceJob& now, std::uint32_t begin, std::uint32_t end) {
+                 RowPass<kQuads> pass(now, b, hot);
+                 const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
+                 for (std::uint32_t base = begin + threadIdx.x / kLanesOfWarp * kRowsOfWarp;
+                      base < end; base += kWarps * kRowsOfWarp) {
+                   float own = 0;  // the score of this lane's row
+                   const auto learn = [&](const RowHead& of_row, std::uint32_t row, int i) {
+                     const float score = pass.run(of_row, row - begin);
+                     if (static_cast<int>(lane) == i) own = score;
+                   };
+                   const RowHead head = for_rows(b, base, end, learn);
+                   if (lane < kRowsOfWarp && base + lane < end)
+                     losses += loss_of_row(job.loss, head, own);
+                 }
+                 if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
+                 __syncthreads();
+                 if (hot.has_owners()) add_up_window<kQuads>(b, hot, begin / shape.step_rows);
+               });
   }
   add_losses(losses, loss);
 }

@@ -183,19 +183,21 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Hot hot = Hot::at(memory + floats_beside_hot(job.state.fields), job.state.width, shape);
   double losses = 0;
   for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
-    learn_tile(hot, job, shape, b.rows, tile, [&](std::uint32_t begin, std::uint32_t end) {
-      FieldPass pass(job, b, of_row, near, hot);
-      float slopes = 0;
-      // Each warp reads the heads of so many rows at once; the block has one row at a time.
-      for (std::uint32_t base = begin; base < end; base += kRowsOfWarp) {
-        for_rows(b, base, end, [&](const RowHead& head, std::uint32_t, int) {
-          const float score = pass.run(head, &slopes);
-          if (threadIdx.x == 0) losses += loss_of_row(job.loss, head, score);
-        });
-      }
-      if (threadIdx.x == 0) hot.bias[1] = slopes;
-      __syncthreads();
-    });
+    learn_tile(hot, job, shape, b.rows, tile,
+               [&](const DeviceJob& now, std::uint32_t begin, std::uint32_t end) {
+                 FieldPass pass(now, b, of_row, near, hot);
+                 float slopes = 0;
+                 // Each warp reads the heads of so many rows at once; the block has one row at a
+                 // time.
+                 for (std::uint32_t base = begin; base < end; base += kRowsOfWarp) {
+                   for_rows(b, base, end, [&](const RowHead& head, std::uint32_t, int) {
+                     const float score = pass.run(head, &slopes);
+                     if (threadIdx.x == 0) losses += loss_of_row(job.loss, head, score);
+                   });
+                 }
+                 if (threadIdx.x == 0) hot.bias[1] = slopes;
+                 __syncthreads();
+               });
   }
   if (threadIdx.x == 0) atomicAdd(loss, losses);
 }

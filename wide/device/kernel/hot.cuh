@@ -136,8 +136,19 @@ __device__ inline std::uint32_t slots_of_step(const Hot& h, std::uint32_t step) 
   return slots < h.hot ? slots : h.hot;
 }
 
-// Goes through a tile's rows: body(begin, end) for those between two steps of the hottest slots,
-// with all threads; it ends with a barrier.
+// Adam's steps depend on how many updates there were: here one for every step of the hottest.
+__device__ inline DeviceJob job_now(const DeviceJob& job, const FlowShape& shape) {
+  DeviceJob now = job;
+  if (job.optimizer != Optimizer::kAdam) return now;
+  const float rows = job.state.shared[Layout::kUpdates];
+  const float t = 1 + floorf(rows / static_cast<float>(shape.step_rows));
+  for (Rates* const rates : {&now.linear, &now.factors, &now.shared})
+    *rates = of_step<Adam>(*rates, t);
+  return now;
+}
+
+// Goes through a tile's rows: body(job, begin, end) for those between two steps of the hottest
+// slots, with all threads; it ends with a barrier.
 template <class Body>
 __device__ void learn_tile(const Hot& h, const DeviceJob& job, const FlowShape& shape,
                            std::uint32_t rows, std::uint32_t tile, const Body& body) {
@@ -147,11 +158,12 @@ __device__ void learn_tile(const Hot& h, const DeviceJob& job, const FlowShape& 
   for (std::uint32_t from = begin; from < end;) {
     const std::uint32_t to = end - from <= shape.step_rows ? end : from + shape.step_rows;
     take_hot(h, job.state, slots);
+    const DeviceJob now = job_now(job, shape);
     __syncthreads();
-    body(from, to);
+    body(now, from, to);
     ++steps;
     slots = to == end ? h.hot : slots_of_step(h, steps);
-    step_hot(h, job, slots, to - from);
+    step_hot(h, now, slots, to - from);
     __syncthreads();
     from = to;
   }

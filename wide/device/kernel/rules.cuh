@@ -26,6 +26,8 @@ __device__ void step(Optimizer optimizer, P (&s)[kMostPlanes], P gradient, const
     step_by<AdaGrad>(s, gradient, rates, entries);
   } else if (optimizer == Optimizer::kFtrl) {
     step_by<Ftrl>(s, gradient, rates, entries);
+  } else if (optimizer == Optimizer::kAdam) {
+    step_by<Adam>(s, gradient, rates, entries);
   } else {
     step_by<Sgd>(s, gradient, rates, entries);
   }
@@ -68,7 +70,9 @@ __device__ inline Quad add(float* at, Quad x) {
 }
 __device__ inline One add(float* at, One x) { return One(atomicAdd(at, x.value)); }
 
-// Adds what the step changes. Of FTRL the weight follows from sums that others add to, too.
+// Adds what the step changes. Of FTRL the weight follows from sums that others add to, too. Adam's
+// are means: of two that step at once one is kept, as what both forget, added up, might be too
+// much.
 template <class P>
 __device__ void add_step(Optimizer optimizer, P (&s)[kMostPlanes], float* at, std::uint32_t stride,
                          P gradient, const Rates& rates, float entries) {
@@ -83,6 +87,9 @@ __device__ void add_step(Optimizer optimizer, P (&s)[kMostPlanes], float* at, st
   }
   add(at, s[0] - w);
   if (optimizer == Optimizer::kAdaGrad) add(at + stride, s[1] - a);
+  if (optimizer != Optimizer::kAdam) return;
+  s[1].store(at + stride);
+  s[2].store(at + 2 * stride);
 }
 
 // A linear weight, whose planes lie side by side and are loaded as one word.
@@ -109,7 +116,7 @@ __device__ inline void step_linear(Optimizer optimizer, One (&s)[kMostPlanes], f
   step(optimizer, s, One(gradient), rates, entries);
   if (optimizer == Optimizer::kAdaGrad) {
     *reinterpret_cast<float2*>(at) = make_float2(s[0].value, s[1].value);
-  } else if (optimizer == Optimizer::kFtrl) {
+  } else if (optimizer != Optimizer::kSgd) {
     *reinterpret_cast<float4*>(at) = make_float4(s[0].value, s[1].value, s[2].value, 0);
   } else {
     s[0].store(at);
