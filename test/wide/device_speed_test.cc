@@ -31,7 +31,8 @@ class DeviceSpeed : public testing::TestWithParam<Case> {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceSpeed,
                          testing::Values(Case{ModelKind::kLogistic, 1}, Case{ModelKind::kFm, 8},
-                                         Case{ModelKind::kFm, 16}, Case{ModelKind::kFfm, 4}),
+                                         Case{ModelKind::kFm, 16}, Case{ModelKind::kFfm, 4},
+                                         Case{ModelKind::kFwfm, 8}),
                          [](const auto& i) {
                            return name(i.param.kind) + std::to_string(i.param.factors);
                          });

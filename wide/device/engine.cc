@@ -23,7 +23,11 @@ class DeviceFlow final : public Flow {
         layout_(layout),
         flow_(flow),
         state_bytes_(checked_bytes(layout)),
-        loss_bytes_(sizeof(double)) {}
+        loss_bytes_(sizeof(double)) {
+    DeviceJob job;
+    job.state = device_state();
+    flow_shape(job, 1);  // throws where a block has no room for a row, of either way of training
+  }
 
   double train(const Samples& samples, std::span<const std::uint64_t> rows,
                const UpdateOptions& options, std::span<float> state) override {
@@ -85,10 +89,14 @@ class DeviceFlow final : public Flow {
     stream_.finish();
   }
 
+  DeviceState device_state() const {
+    float* const state = state_bytes_.view(layout_.size(), DType::kFloat32).as<float>().data();
+    return state_at(state, layout_);
+  }
+
   DeviceJob device_job(const Samples& samples, const UpdateOptions& options) const {
     const Job job = job_of(options_, layout_, samples, options);
-    float* const state = state_bytes_.view(layout_.size(), DType::kFloat32).as<float>().data();
-    return {.state = state_at(state, layout_),
+    return {.state = device_state(),
             .loss = job.loss,
             .optimizer = job.optimizer,
             .linear = job.linear,
@@ -134,6 +142,7 @@ class DeviceFlow final : public Flow {
     sums.sums = room(sums_, batch.rows * sum_floats(job.state));
     sums.slopes = room(slopes_, 2 * std::size_t{batch.rows});
     sums.losses = reinterpret_cast<double*>(room(losses_, 2 * std::size_t{batch.rows}));
+    sums.pairs = room(pairs_, std::size_t{chunks_of(batch.rows)} * job.state.pairs);
     sums.partial = room(partial_, batch.pieces * (layout_.width + 4));
     forward_on_device(job, batch, sums, stream_.work(), flow_.blocks);
     update_on_device(job, batch, sums, stream_.work(), flow_.blocks);
@@ -156,7 +165,7 @@ class DeviceFlow final : public Flow {
   DeviceFlowOptions flow_;
   DeviceBuffer state_bytes_;
   DeviceBuffer loss_bytes_;
-  std::optional<DeviceBuffer> sums_, slopes_, losses_, partial_, scores_;
+  std::optional<DeviceBuffer> sums_, slopes_, losses_, pairs_, partial_, scores_;
   std::uint64_t learnt_ = 0;  // rows, or by batches these, that the state has learnt
   BatchStream stream_;
 };
@@ -168,16 +177,12 @@ class DeviceFlow final : public Flow {
 }  // namespace
 
 void check_device_model(const ModelOptions& options, const Layout& layout) {
-  if (options.kind == ModelKind::kFwfm)
-    refuse("the model is fwfm", "Use lr, svm, fm or ffm, or the CPU");
-  if (options.kind == ModelKind::kFm && layout.block > 32)
-    refuse(fmt::format("fm has {} factors, but can have 32", layout.block), "Use a smaller k");
+  if (options.kind != ModelKind::kFfm && layout.block > 32)
+    refuse(fmt::format("{} has {} factors, but can have 32", name(options.kind), layout.block),
+           "Use a smaller k");
   if (options.kind != ModelKind::kFfm) return;
   if (layout.block != 4)
     refuse(fmt::format("ffm has {} factors, but can have 4", layout.block), "Use k 4, or the CPU");
-  if (layout.fields > kMostFields)
-    refuse(fmt::format("ffm has {} fields, but can have {}", layout.fields, kMostFields),
-           "Use fewer fields, or the CPU");
 }
 
 std::unique_ptr<Flow> make_device_flow(const ModelOptions& options, const Layout& layout,

@@ -1,6 +1,6 @@
 // wide/device/kernels.h: what runs on a device, as functions that put it into a stream. All memory
-// that they name is the device's. Models: linear ones, FM with 4, 8, 16 or 32 factors as stored,
-// FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
+// that they name is the device's. Models: linear ones, FM and FwFM with 4, 8, 16 or 32 factors as
+// stored, FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,6 @@
 
 namespace motley::wide {
 
-// Of an FFM: whose tile a block's shared memory holds.
-inline constexpr std::uint32_t kMostFields = 96;
-
 // A state (Layout) in device memory.
 struct DeviceState {
   float* shared = nullptr;
@@ -24,7 +21,10 @@ struct DeviceState {
   std::uint32_t shared_stride = 0;  // between planes of what all samples share
   std::uint32_t width = 0;          // factors of a slot as stored; 0: a linear model
   std::uint32_t fields = 0;         // 0: a model that does not look at fields
+  std::uint32_t pairs = 0;          // of fields, whose weights all samples share; only of an FwFM
   int planes = 1;
+
+  constexpr bool is_ffm() const noexcept { return fields > 0 && pairs == 0; }
 };
 DeviceState state_at(float* state, const Layout& layout) noexcept;
 
@@ -45,9 +45,15 @@ struct DeviceSums {
   float* slopes = nullptr;   // [rows][2]: the loss by the score, and the value of all its edges
   double* losses = nullptr;  // [rows]
   float* partial = nullptr;  // [pieces][width + 4]: gradients of pieces; behind factors, linear
+  float* pairs = nullptr;    // [chunks_of(rows)][pairs]: gradients of what an FwFM's samples share
   float* scores = nullptr;   // [rows], or null; then nothing else is written
 };
-// An FM's sums of factors; an FFM's tile of field sums.
+// Of so many rows gradients by pairs are added up at once.
+inline constexpr std::uint32_t kChunkRows = 32;
+constexpr std::uint32_t chunks_of(std::uint32_t rows) {
+  return (rows + kChunkRows - 1) / kChunkRows;
+}
+// An FM's sums of factors; an FFM's tile of field sums; what each field of an FwFM's row is sent.
 std::size_t sum_floats(const DeviceState& state) noexcept;
 
 // Deterministic: sums and slopes of all rows; gradients of long segments, piece by piece; then each
@@ -81,7 +87,7 @@ std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) 
 // A shape that suits the model: as many hot slots, up to 2,048, as a block's shared memory holds.
 // SGD, whose steps grow with the rows that they sum up, makes more of them. All blocks that the
 // rows have tiles for share the model; see blocks_after(). `shared_bytes`: what a block may have;
-// 0: on the current device. Throws kInvalid where that does not hold an FFM's tile.
+// 0: on the current device. Throws kInvalid where that does not hold a row of fields.
 FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes = 0,
                      bool by_feature = false);
 // So many of the shape's blocks may share a model that has learnt `rows` rows. A block steps hot

@@ -11,11 +11,13 @@ DeviceState state_at(float* state, const Layout& layout) noexcept {
           .shared_stride = static_cast<std::uint32_t>(layout.shared),
           .width = static_cast<std::uint32_t>(layout.width),
           .fields = static_cast<std::uint32_t>(layout.fields),
+          .pairs = static_cast<std::uint32_t>(layout.pairs),
           .planes = static_cast<int>(layout.planes)};
 }
 
 std::size_t sum_floats(const DeviceState& state) noexcept {
-  return state.fields > 0 ? std::size_t{4} * state.fields * state.fields : state.width;
+  if (state.is_ffm()) return std::size_t{4} * state.fields * state.fields;
+  return std::size_t{state.fields > 0 ? state.fields : 1} * state.width;
 }
 
 }  // namespace motley::wide

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 2)
     pieces_of_product_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
-  add_up_pieces<kQuads>(job.state, b, sums);
+  add_up_pieces<kQuads, false>(job.state, b, sums);
 }
 __global__ void __launch_bounds__(kThreads, 2)
     pieces_of_field_product_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     if constexpr (kQuads > 0)
       v = Quad::load(factors_of<kQuads>(job.state, b.segment_slot[segment],
                                         group.lane % kLanesOfEdge<kQuads>));
-    const auto gradient = gradient_of_segment<kQuads>(b, stages.sums, group, segment, v);
+    const auto gradient =
+        gradient_of_segment<kQuads, false>(job.state, b, stages.sums, group, segment, v);
     const GradientPlace out = place_of(job.state, b, stages.gradients, segment);
     if (kQuads > 0 && group.lane < kQuads) gradient.factors.store(out.factors + 4 * group.lane);
     if (group.lane == 0) *out.linear = gradient.linear;
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     const GradientPlace out = place_of(state, b, stages.gradients, segment);
     if (to == 0) *out.linear = linear_gradient_of_segment(state, b, stages.sums, segment);
     if (to >= state.fields) return;
-    const Quad w = Quad::load(field_factors_of(state, b.segment_slot[segment]) + 4 * to);
+    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * to);
     gradient_of_cell_of_segment(state, b, stages.sums, segment, to, w).store(out.factors + 4 * to);
   });
 }
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (quad >= quads) continue;
     const Quad g = Quad::load(gradient.factors + 4 * quad);
     if (state.fields > 0 && !job.complete && !(total(g * g) > 0)) continue;
-    float* const at = field_factors_of(state, slot) + 4 * quad;
+    float* const at = all_factors_of(state, slot) + 4 * quad;
     Quad s[kMostPlanes];
     s[0] = Quad::load(at);
     load_others(s, at, state.width, state.planes);

@@ -1,4 +1,5 @@
-// Device half of deterministic training (kernels.h) for linear models and FM.
+// Device half of deterministic training (kernels.h) for linear models and FM; an FwFM updates slots
+// as an FM does.
 #include "wide/device/kernel/by_field.h"
 #include "wide/device/kernel/segments.cuh"
 
@@ -19,13 +20,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   });
 }
 
-template <int kQuads>
+template <int kQuads, bool kWeighted>
 __global__ void __launch_bounds__(kThreads, 2)
     pieces_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
-  add_up_pieces<kQuads>(job.state, b, sums);
+  add_up_pieces<kQuads, kWeighted>(job.state, b, sums);
 }
 
-template <int kQuads>
+template <int kQuads, bool kWeighted>
 __global__ void __launch_bounds__(kThreads, 2)
     update_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
   constexpr int kLanes = kLanesOfEdge<kQuads>;
@@ -39,7 +40,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       at = factors_of<kQuads>(job.state, slot, quad);
       if (segment >= b.long_segments || group.lane < kQuads) s[0] = Quad::load(at);
     }
-    const auto gradient = gradient_of_segment<kQuads>(b, sums, group, segment, s[0]);
+    const auto gradient =
+        gradient_of_segment<kQuads, kWeighted>(job.state, b, sums, group, segment, s[0]);
     __syncwarp(group.mask);  // all have read what some will write
     const auto entries =
         static_cast<float>(b.segment_begin[segment + 1] - b.segment_begin[segment]);
@@ -92,11 +94,23 @@ LaunchShape shape_of(std::size_t threads, unsigned blocks) {
   return {.grid = blocks > 0 ? blocks : blocks_for(threads, kThreads), .block = kThreads};
 }
 
+template <int kQuads, bool kWeighted>
+void update_slots(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
+                  StreamRef stream, unsigned blocks) {
+  if (batch.pieces > 0) {
+    launch(pieces_kernel<kQuads, kWeighted>,
+           shape_of(std::size_t{batch.pieces} * kLanesOfGroup, blocks), stream, job, batch, sums);
+  }
+  launch(update_kernel<kQuads, kWeighted>,
+         shape_of(std::size_t{batch.segments} * kLanesOfGroup, blocks), stream, job, batch, sums);
+}
+
 }  // namespace
 
 void forward_on_device(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
                        StreamRef stream, unsigned blocks) {
   if (batch.rows == 0) return;  // an empty grid is a launch error
+  if (job.state.pairs > 0) return forward_weighted(job, batch, sums, stream, blocks);
   if (job.state.fields > 0) return forward_by_field(job, batch, sums, stream, blocks);
   for_quads(job.state, [&](auto quads) {
     launch(forward_kernel<quads()>,
@@ -108,19 +122,18 @@ void forward_on_device(const DeviceJob& job, const BatchArrays& batch, const Dev
 void update_on_device(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
                       StreamRef stream, unsigned blocks) {
   if (batch.segments == 0) return;
-  if (job.state.fields > 0) return update_by_field(job, batch, sums, stream, blocks);
+  if (job.state.is_ffm()) return update_by_field(job, batch, sums, stream, blocks);
   for_quads(job.state, [&](auto quads) {
-    if (batch.pieces > 0) {
-      launch(pieces_kernel<quads()>, shape_of(std::size_t{batch.pieces} * kLanesOfGroup, blocks),
-             stream, job, batch, sums);
+    if constexpr (quads() > 0) {
+      if (job.state.pairs > 0) return update_slots<quads(), true>(job, batch, sums, stream, blocks);
     }
-    launch(update_kernel<quads()>, shape_of(std::size_t{batch.segments} * kLanesOfGroup, blocks),
-           stream, job, batch, sums);
+    update_slots<quads(), false>(job, batch, sums, stream, blocks);
   });
 }
 
 void update_shared_on_device(const DeviceJob& job, std::uint32_t rows, const DeviceSums& sums,
                              double* loss, StreamRef stream) {
+  if (job.state.pairs > 0) update_pairs(job, rows, sums, stream);
   launch(shared_kernel, {.block = kThreads}, stream, job, rows, sums, loss);
 }
 

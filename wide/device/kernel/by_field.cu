@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       step_linear(job.optimizer, linear, linear_of(state, slot), gradient, job.linear, entries);
     }
     if (to >= state.fields) return;
-    float* const at = field_factors_of(state, slot) + 4 * to;
+    float* const at = all_factors_of(state, slot) + 4 * to;
     Quad s[kMostPlanes];
     s[0] = Quad::load(at);
     const Quad gradient = gradient_of_cell_of_segment(state, b, sums, segment, to, s[0]);

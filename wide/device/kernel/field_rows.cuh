@@ -3,24 +3,23 @@
 // factors of a pair of fields. Edges come in the order of fields.
 #pragma once
 
-#include "wide/device/kernel/by_field.h"
-#include "wide/device/kernel/rows.cuh"
+#include "wide/device/kernel/block_rows.cuh"
 
 namespace motley::wide {
 
 // Shared memory of a block for one row.
-struct FieldTile {
-  Quad* cells;           // T: [fields][fields]
-  std::uint32_t* begin;  // [fields + 1]: the row's first edge of each field
-  float* self;           // [fields]: sum of |W_i[f_i] x_i|^2
-  float* sums;           // [kWarps]
-  std::uint32_t fields;
+struct FieldTile : FieldBegins {
+  Quad* cells;  // T: [fields][fields]
+  float* self;  // [fields]: sum of |W_i[f_i] x_i|^2
+  float* sums;  // [kWarps]
 
   __device__ static FieldTile at(float* memory, std::uint32_t fields) {
     Quad* const cells = reinterpret_cast<Quad*>(memory);
     float* const rest = memory + 4 * std::size_t{fields} * fields;
-    return {cells, reinterpret_cast<std::uint32_t*>(rest), rest + fields + 1, rest + 2 * fields + 1,
-            fields};
+    return {{reinterpret_cast<std::uint32_t*>(rest), fields},
+            cells,
+            rest + fields + 1,
+            rest + 2 * fields + 1};
   }
   __host__ __device__ static constexpr std::size_t floats(std::size_t fields) {
     return (4 * fields * fields + 2 * fields + 1 + kWarps + 3) / 4 * 4;
@@ -28,32 +27,7 @@ struct FieldTile {
   __device__ Quad& cell(std::uint32_t to, std::uint32_t field) const {
     return cells[to * fields + field];
   }
-  __device__ std::uint32_t count(std::uint32_t field) const {
-    return begin[field + 1] - begin[field];
-  }
 };
-
-// Sets tile.begin; a barrier has to follow.
-__device__ inline void find_fields(const FieldTile& tile, const BatchArrays& b,
-                                   const RowHead& head) {
-  const std::uint32_t first = head.begin, end = head.end;
-  for (std::uint32_t e = first + threadIdx.x; e <= end; e += kThreads) {
-    const std::uint32_t from = e == first ? 0 : b.fields[e - 1] + 1u;
-    const std::uint32_t to = e == end ? tile.fields : b.fields[e];
-    for (std::uint32_t f = from; f <= to; ++f) tile.begin[f] = e;
-  }
-}
-
-// The sum over all threads of the block, in all; always in the same order.
-__device__ inline float sum_of_block(float x, float* sums) {
-#pragma unroll
-  for (int step = kLanesOfWarp / 2; step >= 1; step /= 2) x = summed(x, step);
-  if (threadIdx.x % kLanesOfWarp == 0) sums[threadIdx.x / kLanesOfWarp] = x;
-  __syncthreads();
-  float all = 0;
-  for (unsigned warp = 0; warp < kWarps; ++warp) all += sums[warp];
-  return all;
-}
 
 // What this thread's pairs of fields bring to the score. T is complete.
 __device__ inline float score_of_cells(const FieldTile& tile) {
@@ -75,10 +49,6 @@ __device__ inline bool meets(const FieldTile& tile, std::uint32_t field, std::ui
   return tile.count(to) > (to == field ? 1u : 0u);
 }
 
-__device__ inline float* field_factors_of(const DeviceState& s, std::uint32_t slot) {
-  return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
-}
-
 // A thread sums up a cell's edges, which are of one field, in their order.
 __device__ inline void gather_cells(const DeviceState& state, const BatchArrays& b,
                                     const FieldTile& tile, const RowHead& head) {
@@ -90,7 +60,7 @@ __device__ inline void gather_cells(const DeviceState& state, const BatchArrays&
     float self = 0;
     for (std::uint32_t e = tile.begin[field]; e < tile.begin[field + 1]; ++e) {
       const Quad t =
-          Quad::load(field_factors_of(state, b.slots[e]) + 4 * to) * Quad(value_of(b, head, e));
+          Quad::load(all_factors_of(state, b.slots[e]) + 4 * to) * Quad(value_of(b, head, e));
       sum = sum + t;
       if (to == field) self += total(t * t);
     }
@@ -110,12 +80,10 @@ __device__ void score_field_rows(const DeviceState& state, const BatchArrays& b,
   const std::uint32_t cells = tile.fields * tile.fields;
   for (std::uint32_t row = blockIdx.x; row < b.rows; row += gridDim.x) {
     const RowHead head = head_at(b, row);
-    find_fields(tile, b, head);
+    find_fields(tile, head, [&](std::uint32_t e) { return b.fields[e]; });
     __syncthreads();
     gather_cells(state, b, tile, head);
-    float part = 0;
-    for (std::uint32_t e = head.begin + threadIdx.x; e < head.end; e += kThreads)
-      part += linear_of(state, b.slots[e])[0] * value_of(b, head, e);
+    float part = gather_linear(state, b, head);
     __syncthreads();
     part += score_of_cells(tile);
     const float score = state.shared[Layout::kBias] + sum_of_block(part, tile.sums);

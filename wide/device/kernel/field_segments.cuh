@@ -57,7 +57,7 @@ __device__ inline void add_up_field_pieces(const DeviceState& state, const Batch
     float* const out = sums.partial + std::size_t{piece} * (state.width + 4);
     if (to == 0) out[state.width] = linear_gradient_of(b, sums, begin, end);
     if (to >= state.fields) return;
-    const Quad w = Quad::load(field_factors_of(state, b.segment_slot[segment]) + 4 * to);
+    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * to);
     gradient_of_cell(b, sums, begin, end, to, state.fields, w).store(out + 4 * to);
   });
 }

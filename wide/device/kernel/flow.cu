@@ -148,7 +148,8 @@ class RowPass {
 
 // What a window's edges make of hot slots: a few lanes own a slot.
 template <int kQuads>
-__device__ void add_up_window(const BatchArrays& b, const Hot& hot, std::uint32_t window) {
+__device__ void add_up_window(const DeviceState& state, const BatchArrays& b, const Hot& hot,
+                              std::uint32_t window) {
   Group group = this_group();
   group.rank = threadIdx.x / kLanesOfGroup;
   const std::uint32_t end = b.window_segment[window + 1];
@@ -159,7 +160,7 @@ __device__ void add_up_window(const BatchArrays& b, const Hot& hot, std::uint32_
     if constexpr (kQuads > 0)
       v = Quad::load(hot.factors + std::size_t{slot} * (4 * kQuads) +
                      4 * (group.lane % kLanesOfEdge<kQuads>));
-    const auto gradient = gradient_of<kQuads>(b, hot.window, group, first, last, v);
+    const auto gradient = gradient_of<kQuads, false>(state, b, hot.window, group, first, last, v);
     float* const to = hot.gradient_of(0, slot);
     if (kQuads > 0 && group.lane < kQuads) {
       float* const four = to + 4 * group.lane;
@@ -192,7 +193,7 @@ __device__ void add_losses(double own, double* loss) {
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     flow_kernel(DeviceJob job, BatchArrays b, FlowShape shape, double* loss) {
-  const Hot hot = Hot::at(dynamic_shared<float>(), 4 * kQuads, shape);
+  const Hot hot = Hot::at(dynamic_shared<float>(), job.state, shape);
   double losses = 0;
   for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
     learn_tile(hot, job, shape, b.rows, tile,
@@ -212,7 +213,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                  }
                  if (lane == 0) atomicAdd(hot.bias + 1, pass.bias_gradient);
                  __syncthreads();
-                 if (hot.has_owners()) add_up_window<kQuads>(b, hot, begin / shape.step_rows);
+                 if (hot.has_owners())
+                   add_up_window<kQuads>(job.state, b, hot, begin / shape.step_rows);
                });
   }
   add_losses(losses, loss);
@@ -221,8 +223,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 std::size_t flow_shared_bytes(const DeviceState& state, const FlowShape& shape) noexcept {
-  const std::size_t tile = state.fields > 0 ? flow_floats(state.fields) : 0;
-  return sizeof(float) * (tile + Hot::floats(state.width, shape));
+  const std::size_t row = state.pairs > 0    ? flow_floats_weighted(state)
+                          : state.fields > 0 ? flow_floats_by_field(state)
+                                             : 0;
+  return sizeof(float) * (row + Hot::floats(state, shape));
 }
 
 FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t shared_bytes,
@@ -233,13 +237,16 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   const DeviceState& state = job.state;
   FlowShape shape;
   if (job.optimizer == Optimizer::kSgd) shape.step_rows = 32;
-  if (state.fields > 0) shape.hottest = 16;
+  if (state.is_ffm()) shape.hottest = 16;
   shape.by_feature = by_feature && state.fields == 0;
-  shape.replicas = shape.by_feature ? 1 : state.width == 0 ? 4 : state.width <= 8 ? 2 : 1;
+  shape.replicas = shape.by_feature                        ? 1
+                   : state.width == 0                      ? 4
+                   : state.width <= 8 && state.fields == 0 ? 2
+                                                           : 1;
   const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
   if (none > shared_bytes) {
     throw Error(ErrorCode::kInvalid,
-                "train on a device: the tile of " + std::to_string(state.fields) +
+                "train on a device: a row of " + std::to_string(state.fields) +
                     " fields takes " + std::to_string(none) + " bytes of shared memory, but a " +
                     "block of this device has " + std::to_string(shared_bytes) +
                     ". Use fewer fields, or the CPU");
@@ -261,6 +268,7 @@ unsigned blocks_after(const FlowShape& shape, std::uint64_t rows) noexcept {
 void flow_on_device(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
                     double* loss, StreamRef stream) {
   if (batch.rows == 0) return;  // an empty grid is a launch error
+  if (job.state.pairs > 0) return flow_weighted(job, batch, shape, loss, stream);
   if (job.state.fields > 0) return flow_by_field(job, batch, shape, loss, stream);
   const LaunchShape grid{
       .grid = shape.blocks, .block = kThreads, .shared_bytes = flow_shared_bytes(job.state, shape)};

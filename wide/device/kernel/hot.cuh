@@ -15,13 +15,16 @@ struct Hot {
   float* gradients;   // [replicas][hot][stride()]: of factors, then the linear one
   unsigned* counts;   // [hot]: edges of the tile
   float* bias;        // [2]: as it was, and its gradient
+  float* pairs;       // [2][pairs]: the same of what an FwFM's samples share
   std::uint32_t hot, hottest, width, replicas;
 
-  static std::size_t floats(std::size_t width, const FlowShape& shape) {
+  static std::size_t floats(const DeviceState& state, const FlowShape& shape) {
+    const std::size_t width = state.width;
     const std::size_t window = shape.by_feature ? shape.step_rows * (width + 2) : 0;
-    return window + shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2;
+    return window + shape.hot * (width + 2 + shape.replicas * (width + 1)) + 2 + 2 * state.pairs;
   }
-  __device__ static Hot at(float* memory, std::uint32_t width, const FlowShape& shape) {
+  __device__ static Hot at(float* memory, const DeviceState& state, const FlowShape& shape) {
+    const std::uint32_t width = state.width;
     Hot h;
     h.hot = shape.hot;
     h.hottest = shape.hottest < shape.hot ? shape.hottest : shape.hot;
@@ -38,6 +41,7 @@ struct Hot {
     h.counts =
         reinterpret_cast<unsigned*>(h.gradients + std::size_t{h.replicas} * h.hot * h.stride());
     h.bias = reinterpret_cast<float*>(h.counts + h.hot);
+    h.pairs = h.bias + 2;
     return h;
   }
   __device__ bool has_owners() const { return window.slopes != nullptr; }
@@ -48,12 +52,8 @@ struct Hot {
   }
 };
 
-__device__ inline float* all_factors_of(const DeviceState& s, std::uint32_t slot) {
-  return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
-}
-
-// Takes the weights of slots [0, slots) and of the bias, and begins new sums of their gradients. A
-// barrier has to follow.
+// Takes the weights of slots [0, slots) and those that all samples share, and begins new sums of
+// their gradients. A barrier has to follow.
 __device__ inline void take_hot(const Hot& h, const DeviceState& state, std::uint32_t slots) {
   const std::uint32_t quads = h.width / 4;
   for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
@@ -67,6 +67,10 @@ __device__ inline void take_hot(const Hot& h, const DeviceState& state, std::uin
   for (std::uint32_t replica = 0; replica < h.replicas; ++replica) {
     float* const sums = h.gradient_of(replica, 0);
     for (std::uint32_t i = threadIdx.x; i < slots * h.stride(); i += kThreads) sums[i] = 0;
+  }
+  for (std::uint32_t i = threadIdx.x; i < state.pairs; i += kThreads) {
+    h.pairs[i] = state.shared[Layout::kPairs + i];
+    h.pairs[state.pairs + i] = 0;
   }
   if (threadIdx.x == 0) {
     h.bias[0] = state.shared[Layout::kBias];
@@ -89,18 +93,37 @@ __device__ inline Quad sum_of_replicas(const Hot& h, std::uint32_t slot, std::ui
   return sum;
 }
 
-// Updates slots [0, slots) and the bias by what has been summed up, the latter of `rows` rows;
-// between two barriers.
+// Updates by what has been summed up in `rows` rows what all samples share.
+__device__ inline void step_all_share(const Hot& h, const DeviceJob& job, std::uint32_t rows) {
+  const DeviceState& state = job.state;
+  const auto step_one = [&](std::size_t at, float weight, float gradient) {
+    One s[kMostPlanes];
+    s[0] = One(weight);
+    load_others(s, state.shared + at, state.shared_stride, state.planes);
+    add_step(job.optimizer, s, state.shared + at, state.shared_stride, One(gradient), job.shared,
+             1.0f);
+  };
+  for (std::uint32_t i = threadIdx.x; i < state.pairs; i += kThreads) {
+    if (h.pairs[state.pairs + i] != 0)
+      step_one(Layout::kPairs + i, h.pairs[i], h.pairs[state.pairs + i]);
+  }
+  if (threadIdx.x != 0) return;
+  step_one(Layout::kBias, h.bias[0], h.bias[1]);
+  atomicAdd(state.shared + Layout::kUpdates, static_cast<float>(rows));
+}
+
+// Updates slots [0, slots) and what all samples share by what has been summed up, the latter of
+// `rows` rows; between two barriers.
 __device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_t slots,
                                 std::uint32_t rows) {
   const DeviceState& state = job.state;
   const std::uint32_t quads = h.width / 4;
   for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
     const std::uint32_t slot = i / quads, quad = i % quads;
-    if (h.counts[slot] == 0 || (state.fields > 0 && quad >= state.fields)) continue;
+    if (h.counts[slot] == 0 || (state.is_ffm() && quad >= state.fields)) continue;
     const Quad gradient = sum_of_replicas(h, slot, 4 * quad);
     // An FFM's slot leaves factors alone for fields that it did not meet.
-    if (state.fields > 0 && !job.complete && !(total(gradient * gradient) > 0)) continue;
+    if (state.is_ffm() && !job.complete && !(total(gradient * gradient) > 0)) continue;
     float* const at = all_factors_of(state, slot) + 4 * quad;
     Quad s[kMostPlanes];
     s[0] = Quad::load(h.factors + 4 * std::size_t{i});
@@ -118,14 +141,7 @@ __device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_
     add_linear_step(job.optimizer, s, linear_of(state, slot), gradient, job.linear,
                     static_cast<float>(h.counts[slot]));
   }
-  if (threadIdx.x == 0) {
-    float* const bias = state.shared + Layout::kBias;
-    One s[kMostPlanes];
-    s[0] = One(h.bias[0]);
-    load_others(s, bias, state.shared_stride, state.planes);
-    add_step(job.optimizer, s, bias, state.shared_stride, One(h.bias[1]), job.shared, 1.0f);
-    atomicAdd(state.shared + Layout::kUpdates, static_cast<float>(rows));
-  }
+  step_all_share(h, job, rows);
 }
 
 // Slots that step `step`, counted from 1, updates: every step the hottest, every other step twice

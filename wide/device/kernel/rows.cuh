@@ -28,6 +28,9 @@ struct RowSum {
 __device__ inline float* linear_of(const DeviceState& s, std::uint32_t slot) {
   return s.linear + std::size_t{slot} * linear_stride(s.planes);
 }
+__device__ inline float* all_factors_of(const DeviceState& s, std::uint32_t slot) {
+  return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
+}
 // Of this lane's four.
 template <int kQuads>
 __device__ float* factors_of(const DeviceState& s, std::uint32_t slot, int quad) {

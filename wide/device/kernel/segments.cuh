@@ -3,6 +3,7 @@
 #pragma once
 
 #include "wide/device/kernel/rows.cuh"
+#include "wide/fwfm.h"
 
 namespace motley::wide {
 
@@ -28,26 +29,44 @@ struct Gradient {
   Quad factors{0.0f};  // of this lane's four
 };
 
+// What an edge's row sends to four of its slot's factors, of an FM or an FwFM (kWeighted).
+template <int kQuads, bool kWeighted>
+__device__ Quad scattered(const DeviceState& state, const BatchArrays& b, const DeviceSums& sums,
+                          std::uint32_t edge, std::uint32_t row, int quad, const Quad& v,
+                          const Sent& sent) {
+  Quad gradient(0.0f);
+  const auto keep = [&](int, Quad g) { gradient = g; };
+  if constexpr (kWeighted) {
+    const std::uint32_t field = b.edge_field[edge];
+    const float own = state.shared[Layout::kPairs + field * (state.fields + 1)];
+    Quad mixed =
+        Quad::load(sums.sums + (std::size_t{row} * state.fields + field) * (4 * kQuads) + 4 * quad);
+    const FieldWeightedMachine<Quad> machine{.fields = 1, .factors = 4, .shared = &own};
+    machine.scatter({.mixed = &mixed.v.x}, &v.v.x, 0, sent.x, sent.slope, keep);
+  } else {
+    Machine::Sum sum;
+    sum.factors[0] = Quad::load(sums.sums + std::size_t{row} * (4 * kQuads) + 4 * quad);
+    Machine{}.scatter(sum, &v.v.x, 0, sent.x, sent.slope, keep);
+  }
+  return gradient;
+}
+
 // Of edges [begin, end) at the weights `v` of their slot; the same in all lanes that have a quad.
-template <int kQuads>
-__device__ Gradient<kQuads> gradient_of(const BatchArrays& b, const DeviceSums& sums,
-                                        const Group& group, std::uint32_t begin, std::uint32_t end,
-                                        const Quad& v) {
+template <int kQuads, bool kWeighted>
+__device__ Gradient<kQuads> gradient_of(const DeviceState& state, const BatchArrays& b,
+                                        const DeviceSums& sums, const Group& group,
+                                        std::uint32_t begin, std::uint32_t end, const Quad& v) {
   constexpr int kLanes = kLanesOfEdge<kQuads>;
   const int quad = group.lane % kLanes;
   Gradient<kQuads> gradient;
-  const Machine machine;
   for (std::uint32_t e = begin + static_cast<unsigned>(group.lane / kLanes); e < end;
        e += kLanesOfGroup / kLanes) {
     const std::uint32_t row = b.edge_row[e];
     const Sent sent = sent_to(sums, b, e, row);
-    const float x = sent.x, slope = sent.slope;
-    if (quad == 0) gradient.linear += Linear<One>::scatter(One(x), One(slope)).value;
+    if (quad == 0) gradient.linear += Linear<One>::scatter(One(sent.x), One(sent.slope)).value;
     if constexpr (kQuads > 0) {
-      Machine::Sum sum;
-      sum.factors[0] = Quad::load(sums.sums + std::size_t{row} * (4 * kQuads) + 4 * quad);
-      machine.scatter(sum, &v.v.x, 0, x, slope,
-                      [&](int, Quad g) { gradient.factors = gradient.factors + g; });
+      gradient.factors =
+          gradient.factors + scattered<kQuads, kWeighted>(state, b, sums, e, row, quad, v, sent);
     }
   }
 #pragma unroll
@@ -59,7 +78,7 @@ __device__ Gradient<kQuads> gradient_of(const BatchArrays& b, const DeviceSums& 
 }
 
 // The gradients of all pieces.
-template <int kQuads>
+template <int kQuads, bool kWeighted>
 __device__ void add_up_pieces(const DeviceState& state, const BatchArrays& b,
                               const DeviceSums& sums) {
   const Group group = this_group();
@@ -70,8 +89,8 @@ __device__ void add_up_pieces(const DeviceState& state, const BatchArrays& b,
     if constexpr (kQuads > 0)
       v = Quad::load(
           factors_of<kQuads>(state, b.segment_slot[segment], group.lane % kLanesOfEdge<kQuads>));
-    const auto gradient =
-        gradient_of<kQuads>(b, sums, group, b.piece_edge[piece], b.piece_edge[piece + 1], v);
+    const auto gradient = gradient_of<kQuads, kWeighted>(state, b, sums, group, b.piece_edge[piece],
+                                                         b.piece_edge[piece + 1], v);
     float* const out = sums.partial + std::size_t{piece} * (4 * kQuads + 4);
     if (kQuads > 0 && group.lane < kQuads) gradient.factors.store(out + 4 * group.lane);
     if (group.lane == 0) out[4 * kQuads] = gradient.linear;
@@ -79,13 +98,13 @@ __device__ void add_up_pieces(const DeviceState& state, const BatchArrays& b,
 }
 
 // Of a whole segment: from its pieces, in their order, if it has them.
-template <int kQuads>
-__device__ Gradient<kQuads> gradient_of_segment(const BatchArrays& b, const DeviceSums& sums,
-                                                const Group& group, std::uint32_t segment,
-                                                const Quad& v) {
+template <int kQuads, bool kWeighted>
+__device__ Gradient<kQuads> gradient_of_segment(const DeviceState& state, const BatchArrays& b,
+                                                const DeviceSums& sums, const Group& group,
+                                                std::uint32_t segment, const Quad& v) {
   if (segment >= b.long_segments) {
-    return gradient_of<kQuads>(b, sums, group, b.segment_begin[segment],
-                               b.segment_begin[segment + 1], v);
+    return gradient_of<kQuads, kWeighted>(state, b, sums, group, b.segment_begin[segment],
+                                          b.segment_begin[segment + 1], v);
   }
   Gradient<kQuads> gradient;
   const std::uint32_t end = b.piece_begin[segment + 1];
