@@ -89,14 +89,15 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceEngine,
                          testing::Values(Case{ModelKind::kLogistic, 1}, Case{ModelKind::kSvm, 1},
                                          Case{ModelKind::kFm, 4}, Case{ModelKind::kFm, 7},
                                          Case{ModelKind::kFm, 16}, Case{ModelKind::kFm, 32},
+                                         Case{ModelKind::kFm, 41}, Case{ModelKind::kFm, 128},
                                          Case{ModelKind::kFfm, 4}, Case{ModelKind::kFwfm, 7}),
                          [](const auto& i) { return name_of(i.param); });
 
 // Of SGD with rate 1 a step is the gradient. 300 rows: slots with more edges than a piece.
-TEST_P(DeviceEngine, HasTheGradientsOfTheCpu) {
+void expect_gradients_of_the_cpu(const Case& c) {
   for (const bool complete : {true, false}) {
     const Dataset data = skewed_rows({.rows = 300, .complete = complete, .valued = !complete});
-    const Model model = model_of(GetParam(), data, Optimizer::kSgd);
+    const Model model = model_of(c, data, Optimizer::kSgd);
     const Samples samples = model.prepare(data);
     const UpdateOptions update{.learning_rate = 1, .batch_rows = samples.rows()};
     const Trained cpu = on_cpu(model, samples, update);
@@ -108,6 +109,13 @@ TEST_P(DeviceEngine, HasTheGradientsOfTheCpu) {
                   1e-5f * std::abs(gradient) + 2e-6f)
           << "at " << i << (complete ? " of complete rows" : " of ragged rows");
     }
+  }
+}
+TEST_P(DeviceEngine, HasTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(GetParam()); }
+TEST_F(DeviceEngineOn, HasTheGradientsOfTheCpuOfManyFactors) {
+  for (const Case& c : {Case{ModelKind::kFwfm, 41}, Case{ModelKind::kFwfm, 128}}) {
+    SCOPED_TRACE(name_of(c));
+    expect_gradients_of_the_cpu(c);
   }
 }
 
@@ -123,7 +131,7 @@ TEST_P(DeviceEngine, GivesTheSameBitsByBatchesForAnyGrid) {
                          .batch_rows = 300};
     const Trained cpu = on_cpu(model, samples, update, 2);
     const Trained one = on_device(model, samples, update, {.blocks = 1}, 2);
-    const double near = optimizer == Optimizer::kAdam ? 2e-6 : 1e-6;  // see rate_of()
+    const double near = optimizer == Optimizer::kAdam ? 5e-6 : 1e-6;  // see rate_of()
     EXPECT_LT(distance(one.state, cpu.state), near) << name(optimizer);
     EXPECT_NEAR(one.loss, cpu.loss, 1e-6 * cpu.loss) << name(optimizer);
     for (const unsigned blocks : {0u, 3u, 7u}) {
@@ -154,6 +162,11 @@ void count_as_batches(Trained& device, const Trained& cpu, std::size_t rows) {
   device.state[Layout::kUpdates] = cpu.state[Layout::kUpdates];
 }
 
+bool have_room(const Layout& layout, const FlowShape& shape) {
+  Floats none(layout.size());
+  return flow_shared_bytes(state_at(none.data(), layout), shape) < device_shared_bytes();
+}
+
 // A tile whose slots are all hot is a batch; so is one whose slots are cold, if each has one edge.
 TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
   for (const Optimizer optimizer :
@@ -174,16 +187,14 @@ TEST_P(DeviceEngine, LearnsByTilesWhatBatchesLearn) {
                            .batch_rows = 120};
       const Trained cpu = on_cpu(model, samples, update);
       update.batch_rows = 1;
-      const bool fits = GetParam().kind != ModelKind::kFfm;  // not all slots of an FFM
-      const auto slots = static_cast<std::uint32_t>(model.layout().slots);
-      if (!disjoint && !fits) continue;
       FlowShape shape{.tile_rows = 120,
                       .step_rows = 120,
-                      .hot = disjoint ? 0 : slots,
+                      .hot = disjoint ? 0 : static_cast<std::uint32_t>(model.layout().slots),
                       .replicas = disjoint ? 1u : 2u};
       for (const bool by_feature : {false, true}) {
         if (by_feature && has_fields(GetParam().kind)) continue;
         shape.by_feature = by_feature;
+        if (!have_room(model.layout(), shape)) continue;
         Trained device = on_device(model, samples, update, {.shape = shape});
         count_as_batches(device, cpu, samples.rows());
         EXPECT_LT(distance(device.state, cpu.state), 1e-5)
@@ -345,7 +356,7 @@ TEST_F(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
 
 TEST_F(DeviceEngineOn, RefusesWhatItDoesNotTrain) {
   const Dataset data = skewed_rows({});
-  for (const ModelOptions& options : {ModelOptions{.kind = ModelKind::kFm, .factors = 33},
+  for (const ModelOptions& options : {ModelOptions{.kind = ModelKind::kFm, .factors = 129},
                                       ModelOptions{.kind = ModelKind::kFfm, .factors = 8}}) {
     const Model model = Model::of(options, data);
     EXPECT_THROW(make_device_flow(model.options(), model.layout()), Error);

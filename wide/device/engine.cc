@@ -177,9 +177,11 @@ class DeviceFlow final : public Flow {
 }  // namespace
 
 void check_device_model(const ModelOptions& options, const Layout& layout) {
-  if (options.kind != ModelKind::kFfm && layout.block > 32)
-    refuse(fmt::format("{} has {} factors, but can have 32", name(options.kind), layout.block),
-           "Use a smaller k");
+  if (options.kind != ModelKind::kFfm && layout.block > kMostFactors) {
+    refuse(fmt::format("{} has {} factors as stored, but can have {}", name(options.kind),
+                       layout.block, kMostFactors),
+           "Use a smaller k, or the CPU");
+  }
   if (options.kind != ModelKind::kFfm) return;
   if (layout.block != 4)
     refuse(fmt::format("ffm has {} factors, but can have 4", layout.block), "Use k 4, or the CPU");

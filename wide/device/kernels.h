@@ -1,6 +1,6 @@
 // wide/device/kernels.h: what runs on a device, as functions that put it into a stream. All memory
-// that they name is the device's. Models: linear ones, FM and FwFM with 4, 8, 16 or 32 factors as
-// stored, FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
+// that they name is the device's. Models: linear ones, FM and FwFM with up to kMostFactors factors,
+// FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,9 @@
 #include "wide/model.h"
 
 namespace motley::wide {
+
+// Of an FM or an FwFM: a warp has four factors a lane.
+inline constexpr std::uint32_t kMostFactors = 128;
 
 // A state (Layout) in device memory.
 struct DeviceState {

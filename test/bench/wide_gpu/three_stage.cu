@@ -54,16 +54,15 @@ __device__ GradientPlace place_of(const DeviceState& state, const BatchArrays& b
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 2)
     transposed_kernel(DeviceJob job, BatchArrays b, Stages stages) {
-  const Group group = this_group();
+  const Group group = this_group<kQuads>();
   for (std::uint32_t segment = group.rank; segment < b.segments; segment += group.all) {
-    Quad v(0.0f);
-    if constexpr (kQuads > 0)
-      v = Quad::load(factors_of<kQuads>(job.state, b.segment_slot[segment],
-                                        group.lane % kLanesOfEdge<kQuads>));
+    const Quad v = load_quad<kQuads>(job.state, all_factors_of(job.state, b.segment_slot[segment]),
+                                     group.lane % kLanesOfEdge<kQuads>);
     const auto gradient =
         gradient_of_segment<kQuads, false>(job.state, b, stages.sums, group, segment, v);
     const GradientPlace out = place_of(job.state, b, stages.gradients, segment);
-    if (kQuads > 0 && group.lane < kQuads) gradient.factors.store(out.factors + 4 * group.lane);
+    if (group.lane < kQuads && has_factors<kQuads>(job.state, group.lane))
+      gradient.factors.store(out.factors + 4 * group.lane);
     if (group.lane == 0) *out.linear = gradient.linear;
   }
 }
@@ -145,10 +144,12 @@ void train_in_stages(const DeviceJob& job, const BatchArrays& batch, const Stage
       launch(loss_kernel, shape_of(batch.rows), stream, job, batch, sums);
       if (batch.pieces > 0) {
         launch(pieces_of_product_kernel<quads()>,
-               shape_of(std::size_t{batch.pieces} * kLanesOfGroup), stream, job, batch, sums);
+               shape_of(std::size_t{batch.pieces} * kLanesOfGroup<quads()>), stream, job, batch,
+               sums);
       }
-      launch(transposed_kernel<quads()>, shape_of(std::size_t{batch.segments} * kLanesOfGroup),
-             stream, job, batch, stages);
+      launch(transposed_kernel<quads()>,
+             shape_of(std::size_t{batch.segments} * kLanesOfGroup<quads()>), stream, job, batch,
+             stages);
     });
   }
   const std::size_t quads = job.state.fields > 0 ? job.state.fields : job.state.width / 4 + 1;

@@ -30,16 +30,15 @@ template <int kQuads, bool kWeighted>
 __global__ void __launch_bounds__(kThreads, 2)
     update_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
   constexpr int kLanes = kLanesOfEdge<kQuads>;
-  const Group group = this_group();
+  const Group group = this_group<kQuads>();
   const int quad = group.lane % kLanes;
   for (std::uint32_t segment = group.rank; segment < b.segments; segment += group.all) {
     const std::uint32_t slot = b.segment_slot[segment];
+    float* const at = all_factors_of(job.state, slot) + 4 * quad;
+    const bool steps = group.lane < kQuads && has_factors<kQuads>(job.state, quad);
     Quad s[kMostPlanes] = {Quad(0.0f), Quad(0.0f), Quad(0.0f)};
-    float* at = nullptr;
-    if constexpr (kQuads > 0) {
-      at = factors_of<kQuads>(job.state, slot, quad);
-      if (segment >= b.long_segments || group.lane < kQuads) s[0] = Quad::load(at);
-    }
+    if (steps || (segment >= b.long_segments && has_factors<kQuads>(job.state, quad)))
+      s[0] = Quad::load(at);
     const auto gradient =
         gradient_of_segment<kQuads, kWeighted>(job.state, b, sums, group, segment, s[0]);
     __syncwarp(group.mask);  // all have read what some will write
@@ -51,10 +50,10 @@ __global__ void __launch_bounds__(kThreads, 2)
       load_linear(linear, weight, job.state.planes);
       step_linear(job.optimizer, linear, weight, gradient.linear, job.linear, entries);
     }
-    if (kQuads > 0 && group.lane < kQuads) {
-      load_others(s, at, 4 * kQuads, job.state.planes);
+    if (steps) {
+      load_others(s, at, job.state.width, job.state.planes);
       step(job.optimizer, s, gradient.factors, job.factors, entries);
-      store(s, at, 4 * kQuads, job.state.planes);
+      store(s, at, job.state.width, job.state.planes);
     }
   }
 }
@@ -99,10 +98,12 @@ void update_slots(const DeviceJob& job, const BatchArrays& batch, const DeviceSu
                   StreamRef stream, unsigned blocks) {
   if (batch.pieces > 0) {
     launch(pieces_kernel<kQuads, kWeighted>,
-           shape_of(std::size_t{batch.pieces} * kLanesOfGroup, blocks), stream, job, batch, sums);
+           shape_of(std::size_t{batch.pieces} * kLanesOfGroup<kQuads>, blocks), stream, job, batch,
+           sums);
   }
   launch(update_kernel<kQuads, kWeighted>,
-         shape_of(std::size_t{batch.segments} * kLanesOfGroup, blocks), stream, job, batch, sums);
+         shape_of(std::size_t{batch.segments} * kLanesOfGroup<kQuads>, blocks), stream, job, batch,
+         sums);
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 namespace motley::wide {
 namespace {
 
-// Edges that a lane keeps: of rows of 40 features none is read twice.
+// Edges that a lane keeps, as many as it has registers for: of rows of 40 features none is read
+// twice, up to 32 factors; of more the hotter ones, whose weights are in shared memory.
 template <int kQuads>
-constexpr int kKept = (40 + kEdgesAtOnce<kQuads> - 1) / kEdgesAtOnce<kQuads>;
+constexpr int kKept = std::min((40 + kEdgesAtOnce<kQuads> - 1) / kEdgesAtOnce<kQuads>, 10);
 
 // An edge, this lane's four of its slot's factors, and, in the edge's first lane, what the linear
 // weight has.
@@ -35,38 +36,39 @@ class RowPass {
 
   // Returns the score of row `at` of the window, in all lanes.
   __device__ float run(const RowHead& head, std::uint32_t at) {
+    constexpr std::uint32_t kAtOnce = kEdgesAtOnce<kQuads>;
     const std::uint32_t begin = head.begin + first_, end = head.end;
-    Edge kept[kMany];
+    const std::uint32_t rounds = (end - head.begin + kAtOnce - 1) / kAtOnce;
+    const std::uint32_t keeps = begin + (rounds > kMany ? rounds - kMany : 0) * kAtOnce;
     RowSum sum;
+    for (std::uint32_t e = begin; e < keeps; e += kAtOnce) {
+      Edge edge;
+      load(edge, head, e);
+      gather(sum, edge);
+    }
+    Edge kept[kMany];
 #pragma unroll
 #pragma GCC unroll 16
     for (int i = 0; i < kMany; ++i) {
-      const std::uint32_t e = begin + static_cast<unsigned>(i) * kEdgesAtOnce<kQuads>;
+      const std::uint32_t e = keeps + static_cast<unsigned>(i) * kAtOnce;
       if (e < end) {
         load(kept[i], head, e);
         gather(sum, kept[i]);
       }
     }
-    const std::uint32_t rest = begin + static_cast<unsigned>(kMany) * kEdgesAtOnce<kQuads>;
-    for (std::uint32_t e = rest; e < end; e += kEdgesAtOnce<kQuads>) {
-      Edge edge;
-      load(edge, head, e);
-      gather(sum, edge);
-    }
     const float score = hot_.bias[0] + score_of_warp<kQuads>(sum);
     const float slope = slope_of_row(job_.loss, head, score);
     bias_gradient += slope;
     if (hot_.has_owners()) keep(sum, head, at, slope);
-#pragma unroll
-#pragma GCC unroll 16
-    for (int i = 0; i < kMany; ++i) {
-      if (begin + static_cast<unsigned>(i) * kEdgesAtOnce<kQuads> < end)
-        scatter(sum, kept[i], slope);
-    }
-    for (std::uint32_t e = rest; e < end; e += kEdgesAtOnce<kQuads>) {
+    for (std::uint32_t e = begin; e < keeps; e += kAtOnce) {
       Edge edge;
       load(edge, head, e);
       scatter(sum, edge, slope);
+    }
+#pragma unroll
+#pragma GCC unroll 16
+    for (int i = 0; i < kMany; ++i) {
+      if (keeps + static_cast<unsigned>(i) * kAtOnce < end) scatter(sum, kept[i], slope);
     }
     return score;
   }
@@ -80,8 +82,8 @@ class RowPass {
     const std::uint32_t lane = threadIdx.x % kLanesOfWarp;
     if (lane == 0) send(hot_.window, at, slope, head);
     if constexpr (kQuads > 0) {
-      float* const to = hot_.window.sums + std::size_t{at} * (4 * kQuads) + 4 * quad_;
-      if (lane < kQuads) sum.factors.factors[0].store(to);
+      float* const to = hot_.window.sums + std::size_t{at} * hot_.width + 4 * quad_;
+      if (lane < kQuads && has_factors<kQuads>(job_.state, quad_)) sum.factors.factors[0].store(to);
     }
   }
 
@@ -100,8 +102,10 @@ class RowPass {
       }
     }
     if constexpr (kQuads > 0) {
-      edge.v = Quad::load(is_hot ? hot_.factors + std::size_t{edge.slot} * (4 * kQuads) + 4 * quad_
-                                 : factors_of<kQuads>(job_.state, edge.slot, quad_));
+      edge.v = load_quad<kQuads>(job_.state,
+                                 is_hot ? hot_.factors + std::size_t{edge.slot} * hot_.width
+                                        : all_factors_of(job_.state, edge.slot),
+                                 quad_);
     }
   }
 
@@ -118,19 +122,20 @@ class RowPass {
     if (is_hot && hot_.has_owners()) return;
     if constexpr (kQuads > 0) {
       Machine{}.scatter(sum.factors, &edge.v.v.x, 0, edge.x, slope, [&](int, Quad gradient) {
+        if (!has_factors<kQuads>(job_.state, quad_)) return;
         if (is_hot) {
           add_four(hot_.gradient_of(replica_, edge.slot) + 4 * quad_, gradient);
           return;
         }
-        float* const at = factors_of<kQuads>(job_.state, edge.slot, quad_);
+        float* const at = all_factors_of(job_.state, edge.slot) + 4 * quad_;
         Quad s[kMostPlanes] = {edge.v};
-        load_others(s, at, 4 * kQuads, job_.state.planes);
-        add_step(job_.optimizer, s, at, 4 * kQuads, gradient, job_.factors, 1.0f);
+        load_others(s, at, hot_.width, job_.state.planes);
+        add_step(job_.optimizer, s, at, hot_.width, gradient, job_.factors, 1.0f);
       });
     }
     if (quad_ != 0) return;
     if (is_hot) {
-      atomicAdd(hot_.gradient_of(replica_, edge.slot) + 4 * kQuads, linear);
+      atomicAdd(hot_.gradient_of(replica_, edge.slot) + hot_.width, linear);
       atomicAdd(hot_.counts + edge.slot, 1u);
       return;
     }
@@ -150,19 +155,17 @@ class RowPass {
 template <int kQuads>
 __device__ void add_up_window(const DeviceState& state, const BatchArrays& b, const Hot& hot,
                               std::uint32_t window) {
-  Group group = this_group();
-  group.rank = threadIdx.x / kLanesOfGroup;
+  Group group = this_group<kQuads>();
+  group.rank = threadIdx.x / kLanesOfGroup<kQuads>;
   const std::uint32_t end = b.window_segment[window + 1];
-  for (std::uint32_t s = b.window_segment[window] + group.rank; s < end; s += kGroups) {
+  for (std::uint32_t s = b.window_segment[window] + group.rank; s < end; s += kGroups<kQuads>) {
     const std::uint32_t slot = b.segment_slot[s], first = b.segment_begin[s];
     const std::uint32_t last = b.segment_begin[s + 1];
-    Quad v(0.0f);
-    if constexpr (kQuads > 0)
-      v = Quad::load(hot.factors + std::size_t{slot} * (4 * kQuads) +
-                     4 * (group.lane % kLanesOfEdge<kQuads>));
+    const Quad v = load_quad<kQuads>(state, hot.factors + std::size_t{slot} * hot.width,
+                                     group.lane % kLanesOfEdge<kQuads>);
     const auto gradient = gradient_of<kQuads, false>(state, b, hot.window, group, first, last, v);
     float* const to = hot.gradient_of(0, slot);
-    if (kQuads > 0 && group.lane < kQuads) {
+    if (group.lane < kQuads && has_factors<kQuads>(state, group.lane)) {
       float* const four = to + 4 * group.lane;
       four[0] += gradient.factors.v.x;
       four[1] += gradient.factors.v.y;
@@ -170,7 +173,7 @@ __device__ void add_up_window(const DeviceState& state, const BatchArrays& b, co
       four[3] += gradient.factors.v.w;
     }
     if (group.lane != 0) continue;
-    to[4 * kQuads] += gradient.linear;
+    to[hot.width] += gradient.linear;
     hot.counts[slot] += last - first;
   }
   __syncthreads();
@@ -246,8 +249,8 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
   if (none > shared_bytes) {
     throw Error(ErrorCode::kInvalid,
-                "train on a device: a row of " + std::to_string(state.fields) +
-                    " fields takes " + std::to_string(none) + " bytes of shared memory, but a " +
+                "train on a device: a row of " + std::to_string(state.fields) + " fields takes " +
+                    std::to_string(none) + " bytes of shared memory, but a " +
                     "block of this device has " + std::to_string(shared_bytes) +
                     ". Use fewer fields, or the CPU");
   }

@@ -1,5 +1,6 @@
 // wide/device/kernel/rows.cuh: how a warp goes through the edges of a row, for linear models and
-// FM. kQuads neighbouring lanes have the factors of an edge, four each; 0: there are none.
+// FM. kQuads neighbouring lanes have the factors of an edge, four each; 0: there are none. Where k
+// / 4 is no power of two, the last of them have none.
 #pragma once
 
 #include "wide/device/kernel/rules.cuh"
@@ -31,10 +32,14 @@ __device__ inline float* linear_of(const DeviceState& s, std::uint32_t slot) {
 __device__ inline float* all_factors_of(const DeviceState& s, std::uint32_t slot) {
   return s.factors + std::size_t{slot} * s.width * static_cast<unsigned>(s.planes);
 }
-// Of this lane's four.
 template <int kQuads>
-__device__ float* factors_of(const DeviceState& s, std::uint32_t slot, int quad) {
-  return s.factors + std::size_t{slot} * static_cast<unsigned>(4 * kQuads * s.planes) + 4 * quad;
+__device__ bool has_factors(const DeviceState& s, int quad) {
+  return kQuads > 0 && (kQuads <= 8 || 4 * static_cast<unsigned>(quad) < s.width);
+}
+// This lane's four, of those of a slot or a row at `all`.
+template <int kQuads>
+__device__ Quad load_quad(const DeviceState& s, const float* all, int quad) {
+  return has_factors<kQuads>(s, quad) ? Quad::load(all + 4 * quad) : Quad(0.0f);
 }
 
 // The sums of all lanes come to all; returns the score but for the bias, in all lanes.
@@ -128,14 +133,17 @@ __device__ void score_rows(const DeviceState& state, const BatchArrays& b, float
         One linear(sum.linear);
         if (quad == 0) Linear<One>::gather(linear, One::load(linear_of(state, slot)), One(x));
         sum.linear = linear.value;
-        if constexpr (kQuads > 0)
-          Machine{}.gather(sum.factors, factors_of<kQuads>(state, slot, quad), 0, x);
+        if constexpr (kQuads > 0) {
+          const Quad v = load_quad<kQuads>(state, all_factors_of(state, slot), quad);
+          Machine{}.gather(sum.factors, &v.v.x, 0, x);
+        }
       }
       const float score = bias + score_of_warp<kQuads>(sum);
       if (lane == i) own = score;
       if constexpr (kQuads > 0) {
-        float* const to = sums + std::size_t{row} * (4 * kQuads) + 4 * quad;
-        if (lane < kQuads && sums != nullptr) sum.factors.factors[0].store(to);
+        float* const to = sums + std::size_t{row} * state.width + 4 * quad;
+        if (lane < kQuads && has_factors<kQuads>(state, quad) && sums != nullptr)
+          sum.factors.factors[0].store(to);
       }
     };
     const RowHead head = for_rows(b, base, b.rows, score_row);
@@ -160,20 +168,12 @@ __device__ inline Sent sent_to(const DeviceSums& sums, const BatchArrays& b, std
 }
 
 // Calls body(std::integral_constant<int, kQuads>) for the model's width.
-template <class Body>
+template <class Body, int kQuads = kLanesOfWarp>
 void for_quads(const DeviceState& state, const Body& body) {
-  switch (state.width) {
-    case 4:
-      return body(std::integral_constant<int, 1>{});
-    case 8:
-      return body(std::integral_constant<int, 2>{});
-    case 16:
-      return body(std::integral_constant<int, 4>{});
-    case 32:
-      return body(std::integral_constant<int, 8>{});
-    default:
-      return body(std::integral_constant<int, 0>{});
+  if constexpr (kQuads > 0) {
+    if (state.width <= 2 * kQuads) return for_quads<Body, kQuads / 2>(state, body);
   }
+  body(std::integral_constant<int, kQuads>{});
 }
 
 }  // namespace motley::wide

@@ -7,8 +7,11 @@
 
 namespace motley::wide {
 
-constexpr int kLanesOfGroup = 8;  // that share a segment, or a piece of one
-constexpr unsigned kGroups = kThreads / kLanesOfGroup;
+// Lanes that share a segment, or a piece of one.
+template <int kQuads>
+constexpr int kLanesOfGroup = kQuads > 8 ? kQuads : 8;
+template <int kQuads>
+constexpr unsigned kGroups = kThreads / kLanesOfGroup<kQuads>;
 
 // The lanes of this group; its warp's other groups go their own ways.
 struct Group {
@@ -17,10 +20,13 @@ struct Group {
   unsigned mask;
   int lane;
 };
-__device__ inline Group this_group() {
-  const unsigned in_warp = threadIdx.x % kLanesOfWarp / kLanesOfGroup;
-  return {blockIdx.x * kGroups + threadIdx.x / kLanesOfGroup, gridDim.x * kGroups,
-          0xffu << (kLanesOfGroup * in_warp), static_cast<int>(threadIdx.x % kLanesOfGroup)};
+template <int kQuads>
+__device__ Group this_group() {
+  constexpr unsigned kLanes = kLanesOfGroup<kQuads>;
+  const unsigned in_warp = threadIdx.x % kLanesOfWarp / kLanes;
+  return {blockIdx.x * kGroups<kQuads> + threadIdx.x / kLanes, gridDim.x * kGroups<kQuads>,
+          (kAllLanes >> (kLanesOfWarp - kLanes)) << (kLanes * in_warp),
+          static_cast<int>(threadIdx.x % kLanes)};
 }
 
 template <int kQuads>
@@ -39,13 +45,13 @@ __device__ Quad scattered(const DeviceState& state, const BatchArrays& b, const 
   if constexpr (kWeighted) {
     const std::uint32_t field = b.edge_field[edge];
     const float own = state.shared[Layout::kPairs + field * (state.fields + 1)];
-    Quad mixed =
-        Quad::load(sums.sums + (std::size_t{row} * state.fields + field) * (4 * kQuads) + 4 * quad);
+    Quad mixed = load_quad<kQuads>(
+        state, sums.sums + (std::size_t{row} * state.fields + field) * state.width, quad);
     const FieldWeightedMachine<Quad> machine{.fields = 1, .factors = 4, .shared = &own};
     machine.scatter({.mixed = &mixed.v.x}, &v.v.x, 0, sent.x, sent.slope, keep);
   } else {
     Machine::Sum sum;
-    sum.factors[0] = Quad::load(sums.sums + std::size_t{row} * (4 * kQuads) + 4 * quad);
+    sum.factors[0] = load_quad<kQuads>(state, sums.sums + std::size_t{row} * state.width, quad);
     Machine{}.scatter(sum, &v.v.x, 0, sent.x, sent.slope, keep);
   }
   return gradient;
@@ -60,7 +66,7 @@ __device__ Gradient<kQuads> gradient_of(const DeviceState& state, const BatchArr
   const int quad = group.lane % kLanes;
   Gradient<kQuads> gradient;
   for (std::uint32_t e = begin + static_cast<unsigned>(group.lane / kLanes); e < end;
-       e += kLanesOfGroup / kLanes) {
+       e += kLanesOfGroup<kQuads> / kLanes) {
     const std::uint32_t row = b.edge_row[e];
     const Sent sent = sent_to(sums, b, e, row);
     if (quad == 0) gradient.linear += Linear<One>::scatter(One(sent.x), One(sent.slope)).value;
@@ -70,7 +76,7 @@ __device__ Gradient<kQuads> gradient_of(const DeviceState& state, const BatchArr
     }
   }
 #pragma unroll
-  for (int step = kLanesOfGroup / 2; step >= kLanes; step /= 2) {
+  for (int step = kLanesOfGroup<kQuads> / 2; step >= kLanes; step /= 2) {
     gradient.linear = summed(gradient.linear, step, group.mask);
     if constexpr (kQuads > 0) gradient.factors = summed(gradient.factors, step, group.mask);
   }
@@ -81,19 +87,18 @@ __device__ Gradient<kQuads> gradient_of(const DeviceState& state, const BatchArr
 template <int kQuads, bool kWeighted>
 __device__ void add_up_pieces(const DeviceState& state, const BatchArrays& b,
                               const DeviceSums& sums) {
-  const Group group = this_group();
+  const Group group = this_group<kQuads>();
   std::uint32_t segment = 0;
   for (std::uint32_t piece = group.rank; piece < b.pieces; piece += group.all) {
     while (b.piece_begin[segment + 1] <= piece) ++segment;
-    Quad v(0.0f);
-    if constexpr (kQuads > 0)
-      v = Quad::load(
-          factors_of<kQuads>(state, b.segment_slot[segment], group.lane % kLanesOfEdge<kQuads>));
+    const Quad v = load_quad<kQuads>(state, all_factors_of(state, b.segment_slot[segment]),
+                                     group.lane % kLanesOfEdge<kQuads>);
     const auto gradient = gradient_of<kQuads, kWeighted>(state, b, sums, group, b.piece_edge[piece],
                                                          b.piece_edge[piece + 1], v);
-    float* const out = sums.partial + std::size_t{piece} * (4 * kQuads + 4);
-    if (kQuads > 0 && group.lane < kQuads) gradient.factors.store(out + 4 * group.lane);
-    if (group.lane == 0) out[4 * kQuads] = gradient.linear;
+    float* const out = sums.partial + std::size_t{piece} * (state.width + 4);
+    if (group.lane < kQuads && has_factors<kQuads>(state, group.lane))
+      gradient.factors.store(out + 4 * group.lane);
+    if (group.lane == 0) out[state.width] = gradient.linear;
   }
 }
 
@@ -109,11 +114,10 @@ __device__ Gradient<kQuads> gradient_of_segment(const DeviceState& state, const 
   Gradient<kQuads> gradient;
   const std::uint32_t end = b.piece_begin[segment + 1];
   for (std::uint32_t piece = b.piece_begin[segment]; piece < end; ++piece) {
-    const float* const from = sums.partial + std::size_t{piece} * (4 * kQuads + 4);
-    gradient.linear += from[4 * kQuads];
-    if constexpr (kQuads > 0)
-      gradient.factors =
-          gradient.factors + Quad::load(from + 4 * (group.lane % kLanesOfEdge<kQuads>));
+    const float* const from = sums.partial + std::size_t{piece} * (state.width + 4);
+    gradient.linear += from[state.width];
+    gradient.factors =
+        gradient.factors + load_quad<kQuads>(state, from, group.lane % kLanesOfEdge<kQuads>);
   }
   return gradient;
 }
