@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "comm/error.h"
+#include "comm/json.h"
 #include "comm/price.h"
 
 namespace motley::moe {
@@ -190,18 +190,18 @@ std::string CostModel::to_text() const {
     kinds[name(static_cast<OpKind>(kind))] = {
         {"observed", curve.observed}, {"height", curve.height}, {"recent", recent}};
   }
-  return nlohmann::json{{"motley_moe_costs", 1}, {"kinds", kinds}}.dump(1) + "\n";
+  return json_text({{"motley_moe_costs", 1}, {"kinds", kinds}}, 1) + "\n";
 }
 
 CostModel CostModel::parse(const std::string& text, const std::string& file, Topology topology) {
   CostModel model(std::move(topology));
   try {
-    const nlohmann::json all = nlohmann::json::parse(text);
+    const nlohmann::json all = parse_json(text);
     if (all.at("motley_moe_costs") != 1) {
       throw Error(
           ErrorCode::kInvalid,
           fmt::format("moe costs: {} is of version {}, but this build reads 1. Measure anew.", file,
-                      all.at("motley_moe_costs").dump()));
+                      json_text(all.at("motley_moe_costs"))));
     }
     for (int kind = 0; kind < kOpKinds; ++kind) {
       const auto it = all.at("kinds").find(name(static_cast<OpKind>(kind)));

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::moe {
 namespace {
@@ -92,7 +92,7 @@ std::string to_chrome_trace(std::span<const Program> programs,
            {"args", {{"op", op}, {"chunk", it.chunk}, {"rows", it.rows}, {"bytes", it.bytes}}}});
     }
   }
-  return nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
+  return json_text({{"traceEvents", events}, {"displayTimeUnit", "ms"}});
 }
 
 std::string to_text(const Program& program, const Timeline& timeline) {

@@ -6,9 +6,9 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::moe {
 namespace {
@@ -54,7 +54,7 @@ void check(const TraceHeader& header, const std::string& path) {
 
 TraceHeader parse_header(const std::string& path, std::string_view line) {
   try {
-    const nlohmann::json all = nlohmann::json::parse(line);
+    const nlohmann::json all = parse_json(line);
     const TraceHeader header{all.at("experts"), all.at("layers"), all.at("top_k")};
     check(header, path);
     return header;
@@ -123,7 +123,7 @@ TraceWriter::TraceWriter(std::string path, const TraceHeader& header)
   if (!out_) throw_errno("create " + path_);
   const nlohmann::json line = {
       {"experts", header.experts}, {"layers", header.layers}, {"top_k", header.top_k}};
-  std::string text = std::string(kFirstLine) + line.dump() + '\n';
+  std::string text = std::string(kFirstLine) + json_text(line) + '\n';
   put(text, crc_of(text));
   out_ << text;
 }

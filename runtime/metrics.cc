@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::runtime {
 
@@ -15,14 +15,13 @@ MetricsLog::MetricsLog(const std::string& path) : path_(path), out_(path) {
 }
 
 void MetricsLog::write(const Round& round) {
-  out_ << nlohmann::json{{"rank", round.rank},
-                         {"step", round.step},
-                         {"start", to_seconds(round.start)},
-                         {"computed", to_seconds(round.computed)},
-                         {"together", to_seconds(round.together)},
-                         {"end", to_seconds(round.end)},
-                         {"group", round.group}}
-              .dump()
+  out_ << json_text({{"rank", round.rank},
+                     {"step", round.step},
+                     {"start", to_seconds(round.start)},
+                     {"computed", to_seconds(round.computed)},
+                     {"together", to_seconds(round.together)},
+                     {"end", to_seconds(round.end)},
+                     {"group", round.group}})
        << '\n';
 }
 
@@ -47,14 +46,13 @@ void ChromeTrace::slice(const char* name, const Round& round, Duration from, Dur
   if (to <= from) return;
   constexpr double kMicroseconds = 1e6;
   out_ << (std::exchange(first_, false) ? "\n" : ",\n")
-       << nlohmann::json{{"name", name},
-                         {"ph", "X"},
-                         {"pid", 0},
-                         {"tid", round.rank},
-                         {"ts", to_seconds(from) * kMicroseconds},
-                         {"dur", to_seconds(to - from) * kMicroseconds},
-                         {"args", {{"step", round.step}, {"group", round.group}}}}
-              .dump();
+       << json_text({{"name", name},
+                     {"ph", "X"},
+                     {"pid", 0},
+                     {"tid", round.rank},
+                     {"ts", to_seconds(from) * kMicroseconds},
+                     {"dur", to_seconds(to - from) * kMicroseconds},
+                     {"args", {{"step", round.step}, {"group", round.group}}}});
 }
 
 void ChromeTrace::flush() {
@@ -68,7 +66,7 @@ std::vector<Round> read_rounds(const std::string& path) {
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
     try {
-      const nlohmann::json json = nlohmann::json::parse(line);
+      const nlohmann::json json = parse_json(line);
       const auto time = [&](const char* key) { return seconds(json.at(key).get<double>()); };
       rounds.push_back({.rank = json.at("rank"),
                         .step = json.at("step"),

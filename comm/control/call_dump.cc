@@ -6,17 +6,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley {
 namespace {
 
 // A JSON string. What is no text is replaced.
-std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string json_string(const std::string& text) {
+  return json_text(text, -1, nlohmann::json::error_handler_t::replace);
 }
 
 std::string seconds_before(TimePoint event, TimePoint now) {
@@ -50,8 +50,8 @@ CallDump::CallDump(Setup setup, TimePoint now)
       file_(partial(path_, setup_.rank)),
       heard_(static_cast<std::size_t>(setup_.size)) {
   if (!file_) throw_errno("write the calls of all ranks to " + path_);
-  write(fmt::format(R"({{"dump": {}, "why": {}, "by": {}, "ranks": {}}})", json_text(setup_.name),
-                    json_text(setup_.why), setup_.rank, setup_.size));
+  write(fmt::format(R"({{"dump": {}, "why": {}, "by": {}, "ranks": {}}})", json_string(setup_.name),
+                    json_string(setup_.why), setup_.rank, setup_.size));
 }
 
 CallDump::~CallDump() {
@@ -80,7 +80,7 @@ void CallDump::add(int rank, const std::vector<CallRecord>& calls, TimePoint now
 void CallDump::add_missing(int rank, const std::string& why) {
   if (!take(rank)) return;
   without_.push_back(rank);
-  write(fmt::format(R"({{"rank": {}, "missing": {}}})", rank, json_text(why)));
+  write(fmt::format(R"({{"rank": {}, "missing": {}}})", rank, json_string(why)));
 }
 
 void CallDump::finish() {

@@ -13,10 +13,10 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "comm/error.h"
+#include "comm/json.h"
 #include "runtime/metrics.h"
 
 namespace demo {
@@ -91,7 +91,7 @@ void execute(std::vector<std::string> words, char* const* environment, const std
 nlohmann::json read_json(const std::string& path) {
   std::ifstream file(path);
   if (!file) motley::throw_errno("open " + path);
-  return nlohmann::json::parse(file);
+  return motley::parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 RunResult read_run(const std::string& prefix, int workers) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "comm/error.h"
+#include "comm/json.h"
 #include "comm/options.h"
 #include "examples/demo/snapshots.h"
 #include "runtime/metrics.h"
@@ -34,7 +34,7 @@ constexpr motley::Duration kWriteTimeout = motley::seconds(300);
 
 void write_json(const std::string& path, const nlohmann::json& json) {
   std::ofstream file(path);
-  file << json.dump() << '\n';
+  file << motley::json_text(json) << '\n';
   if (!file.flush()) motley::throw_errno("write " + path);
 }
 

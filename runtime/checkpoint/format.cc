@@ -7,9 +7,9 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::runtime {
 namespace {
@@ -113,7 +113,7 @@ std::string to_text(const Index& index) {
                               {"byte_order", kByteOrder},
                               {"items", items},
                               {"parts", parts}};
-  const std::string text = fmt::format("{}{}\n{}\n", kFirstLine, kVersion, all.dump());
+  const std::string text = fmt::format("{}{}\n{}\n", kFirstLine, kVersion, json_text(all));
   return text + crc_line(text);
 }
 
@@ -121,7 +121,7 @@ Index parse_index(const std::string& path, ConstBytes content) {
   const std::string_view body =
       body_of(path, {reinterpret_cast<const char*>(content.data()), content.size()});
   try {
-    const nlohmann::json all = nlohmann::json::parse(body);
+    const nlohmann::json all = parse_json(body);
     if (all.at("byte_order") != kByteOrder) {
       throw_damaged(path, fmt::format("written in {}-endian byte order, but this machine has {}",
                                       all.at("byte_order").get<std::string>(), kByteOrder));

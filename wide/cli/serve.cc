@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/error.h"
+#include "comm/json.h"
 #include "wide/cli/batcher.h"
 #include "wide/cli/command_line.h"
 #include "wide/cli/commands.h"
@@ -47,7 +47,7 @@ std::string cell_of(const std::string& column, const Json& value) {
   } else if (value.is_boolean()) {
     text = value.get<bool>() ? "1" : "0";
   } else if (value.is_number()) {
-    text = value.dump();
+    text = json_text(value);
   } else if (value.is_array()) {
     for (const Json& part : value) {
       if (!part.is_string())
@@ -131,7 +131,7 @@ class Service {
         batcher_.predict(std::move(rows), std::chrono::milliseconds(FLAGS_deadline_ms));
     switch (answer.kind) {
       case Batcher::Answer::Kind::kOk:
-        response.set_content(Json{{"predictions", answer.predictions}}.dump() + "\n",
+        response.set_content(json_text({{"predictions", answer.predictions}}) + "\n",
                              "application/json");
         return;
       case Batcher::Answer::Kind::kBad:
@@ -153,9 +153,8 @@ class Service {
   void refuse(httplib::Response& response, int status, const std::string& what) {
     ++refused_;
     response.status = status;
-    response.set_content(
-        Json{{"error", what}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-        "application/json");
+    response.set_content(json_text({{"error", what}}, -1, Json::error_handler_t::replace) + "\n",
+                         "application/json");
   }
 
  private:
@@ -168,7 +167,7 @@ class Service {
   Dataset rows_of_body(const httplib::Request& request) const {
     const std::string type = request.get_header_value("Content-Type");
     if (type.find("json") == std::string::npos) return parse_text(request.body, "body", options_);
-    const Json body = Json::parse(request.body);
+    const Json body = parse_json(request.body);
     const auto rows = body.is_object() ? body.find("rows") : body.end();
     if (rows == body.end() || !rows->is_array() || rows->empty()) {
       fail("the body needs \"rows\": a list of rows");
@@ -214,7 +213,7 @@ void add_routes(httplib::Server& server, Service& service, const Model& model) {
                     {"loss", name(model.options().loss)},
                     {"features", model.layout().slots},
                     {"recipe", model.recipe()}};
-    response.set_content(info.dump() + "\n", "application/json");
+    response.set_content(json_text(info) + "\n", "application/json");
   });
 }
 

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "comm/algorithm/families.h"
 #include "comm/cli/perf/report.h"
 #include "comm/cli/perf/sampling.h"
 #include "comm/cli/perf/scratch_folder.h"
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::perf {
 namespace {
@@ -70,7 +70,7 @@ std::vector<std::string> arguments(const Plan& plan, std::size_t bytes, int rank
 void read(const std::string& path, int ranks, std::map<Point, PointTimes>& points) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    const nlohmann::json cell = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json cell = parse_json(line, false);
     if (cell.is_discarded() || cell.value("line", "") != "cell") continue;
     if (!cell.contains("price_us")) continue;
     const Point point{ranks, parse_kinds(cell.at("collective")).front(), Place::kIn,

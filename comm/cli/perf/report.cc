@@ -4,11 +4,11 @@
 #include <sys/utsname.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "comm/cli/perf/plan.h"
 #include "comm/error.h"
+#include "comm/json.h"
 #include "comm/version.h"
 
 namespace motley::perf {
@@ -96,7 +96,7 @@ Report::Report(const Heading& heading, const std::string& json, std::FILE* scree
     : ranks_(heading.ranks), path_(json), screen_(screen) {
   if (!path_.empty()) {
     json_.open(path_);
-    json_ << as_json(heading).dump() << std::endl;
+    json_ << json_text(as_json(heading)) << std::endl;
     if (!json_) throw_errno(fmt::format("{}: write {}", heading.program, path_));
   }
   if (screen_ == nullptr) return;
@@ -108,7 +108,7 @@ Report::Report(const Heading& heading, const std::string& json, std::FILE* scree
 void Report::add(const Result& result) {
   wrong_cells_ += result.wrong != 0;
   if (json_.is_open()) {
-    json_ << as_json(result, ranks_).dump() << std::endl;
+    json_ << json_text(as_json(result, ranks_)) << std::endl;
     if (!json_) throw_errno(fmt::format("write {}", path_));
   }
   if (screen_ == nullptr) return;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "comm/cli/perf/comparison.h"
 #include "comm/cli/perf/machine.h"
@@ -12,6 +11,7 @@
 #include "comm/cli/perf/scratch_folder.h"
 #include "comm/cli/perf/versus_table.h"
 #include "comm/error.h"
+#include "comm/json.h"
 
 namespace motley::perf {
 namespace {
@@ -143,7 +143,7 @@ class Versus {
     Read read;
     std::ifstream in(path);
     for (std::string line; std::getline(in, line);) {
-      nlohmann::json cell = nlohmann::json::parse(line, nullptr, false);
+      nlohmann::json cell = parse_json(line, false);
       if (cell.is_discarded() || cell.value("line", "") != "cell") continue;
       if (cell.at("wrong") != 0) {
         fmt::print("  wrong result, left out: {}\n", line);
@@ -198,7 +198,7 @@ class Versus {
 
   void write(const nlohmann::json& line) {
     if (!json_.is_open()) return;
-    json_ << line.dump() << std::endl;
+    json_ << json_text(line) << std::endl;
     if (!json_) throw_errno("motley-perf: write " + options_.json);
   }
 
