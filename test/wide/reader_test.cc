@@ -260,7 +260,7 @@ TEST_F(ReaderFile, ReadsEachRowInOnePart) {
     ASSERT_TRUE(can_be_read_in_parts(paths));
     const ReadOptions options;
     const Dataset whole = read_files(paths, options);
-    for (int parts = 1; parts < 120; ++parts)
+    for (int parts = 1; parts < 120; parts += parts < 40 ? 1 : 9)
       expect_same(in_parts(paths, parts, options), whole, parts);
   }
   std::remove(other.c_str());
