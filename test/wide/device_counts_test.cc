@@ -159,7 +159,7 @@ TEST_P(DeviceCounts, OfTheFlowAreAThirdOfTheStagesOrTheLeast) {
   }
   EXPECT_GE(moved, 0.9 * floor) << flow.text();  // else something was not seen
   // What an FwFM's samples share is taken and stepped with the hottest slots.
-  EXPECT_LE(moved, std::max(classical / 3, (has_stages ? 1.1 : 1.5) * floor)) << flow.text();
+  EXPECT_LE(moved, std::max(classical / 3, (has_stages ? 1 : 1.5) * floor)) << flow.text();
 }
 
 // Owners of hot slots add up what atomics would; for that they read slot, place and rows of each

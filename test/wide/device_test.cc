@@ -113,7 +113,8 @@ void expect_gradients_of_the_cpu(const Case& c) {
 }
 TEST_P(DeviceEngine, HasTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(GetParam()); }
 TEST_F(DeviceEngineOn, HasTheGradientsOfTheCpuOfManyFactors) {
-  for (const Case& c : {Case{ModelKind::kFwfm, 41}, Case{ModelKind::kFwfm, 128}}) {
+  for (const Case& c : {Case{ModelKind::kFwfm, 41}, Case{ModelKind::kFwfm, 128},
+                        Case{ModelKind::kFfm, 7}, Case{ModelKind::kFfm, 33}}) {
     SCOPED_TRACE(name_of(c));
     expect_gradients_of_the_cpu(c);
   }
@@ -357,7 +358,7 @@ TEST_F(DeviceEngineOn, TheTrainerTrainsAsOnTheCpu) {
 TEST_F(DeviceEngineOn, RefusesWhatItDoesNotTrain) {
   const Dataset data = skewed_rows({});
   for (const ModelOptions& options : {ModelOptions{.kind = ModelKind::kFm, .factors = 129},
-                                      ModelOptions{.kind = ModelKind::kFfm, .factors = 8}}) {
+                                      ModelOptions{.kind = ModelKind::kFwfm, .factors = 129}}) {
     const Model model = Model::of(options, data);
     EXPECT_THROW(make_device_flow(model.options(), model.layout()), Error);
   }

@@ -182,9 +182,6 @@ void check_device_model(const ModelOptions& options, const Layout& layout) {
                        layout.block, kMostFactors),
            "Use a smaller k, or the CPU");
   }
-  if (options.kind != ModelKind::kFfm) return;
-  if (layout.block != 4)
-    refuse(fmt::format("ffm has {} factors, but can have 4", layout.block), "Use k 4, or the CPU");
 }
 
 std::unique_ptr<Flow> make_device_flow(const ModelOptions& options, const Layout& layout,

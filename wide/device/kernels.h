@@ -1,6 +1,6 @@
 // wide/device/kernels.h: what runs on a device, as functions that put it into a stream. All memory
 // that they name is the device's. Models: linear ones, FM and FwFM with up to kMostFactors factors,
-// FFM with 4; optimizers: SGD, AdaGrad, FTRL, Adam.
+// FFM with as many as a block has shared memory for; optimizers: SGD, AdaGrad, FTRL, Adam.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,13 @@ struct DeviceState {
   std::uint32_t shared_stride = 0;  // between planes of what all samples share
   std::uint32_t width = 0;          // factors of a slot as stored; 0: a linear model
   std::uint32_t fields = 0;         // 0: a model that does not look at fields
+  std::uint32_t quads = 0;          // factors by four: of an FFM those for a field, else all
   std::uint32_t pairs = 0;          // of fields, whose weights all samples share; only of an FwFM
   int planes = 1;
 
   constexpr bool is_ffm() const noexcept { return fields > 0 && pairs == 0; }
+  // An FFM's slot has so many quads, and fillers.
+  constexpr std::uint32_t quads_of_fields() const noexcept { return fields * quads; }
 };
 DeviceState state_at(float* state, const Layout& layout) noexcept;
 

@@ -69,12 +69,12 @@ __global__ void __launch_bounds__(kThreads, 2)
 __global__ void __launch_bounds__(kThreads, 2)
     transposed_fields_kernel(DeviceJob job, BatchArrays b, Stages stages) {
   const DeviceState& state = job.state;
-  for_cells(b.segments, state.fields, [&](std::uint32_t segment, std::uint32_t to) {
+  for_cells(b.segments, state.quads_of_fields(), [&](std::uint32_t segment, std::uint32_t at) {
     const GradientPlace out = place_of(state, b, stages.gradients, segment);
-    if (to == 0) *out.linear = linear_gradient_of_segment(state, b, stages.sums, segment);
-    if (to >= state.fields) return;
-    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * to);
-    gradient_of_cell_of_segment(state, b, stages.sums, segment, to, w).store(out.factors + 4 * to);
+    if (at == 0) *out.linear = linear_gradient_of_segment(state, b, stages.sums, segment);
+    if (at >= state.quads_of_fields()) return;
+    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * at);
+    gradient_of_cell_of_segment(state, b, stages.sums, segment, at, w).store(out.factors + 4 * at);
   });
 }
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 __global__ void __launch_bounds__(kThreads, 2)
     update_stage_kernel(DeviceJob job, BatchArrays b, float* gradients) {
   const DeviceState& state = job.state;
-  const std::uint32_t quads = state.fields > 0 ? state.fields : state.width / 4;
+  const std::uint32_t quads = state.fields > 0 ? state.quads_of_fields() : state.width / 4;
   const std::uint32_t each = quads > 0 ? quads : 1;
   for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
        i < std::size_t{b.segments} * each; i += std::size_t{gridDim.x} * kThreads) {
@@ -116,7 +116,8 @@ LaunchShape shape_of(std::size_t threads) {
 
 void transpose_fields(const DeviceJob& job, const BatchArrays& batch, const Stages& stages,
                       StreamRef stream) {
-  const std::size_t threads = (job.state.fields + kLanesOfWarp - 1) / kLanesOfWarp * kLanesOfWarp;
+  const std::size_t threads =
+      (job.state.quads_of_fields() + kLanesOfWarp - 1) / kLanesOfWarp * kLanesOfWarp;
   if (batch.pieces > 0) {
     launch(pieces_of_field_product_kernel, shape_of(batch.pieces * threads), stream, job, batch,
            stages.sums);
@@ -132,7 +133,7 @@ void train_in_stages(const DeviceJob& job, const BatchArrays& batch, const Stage
   if (job.state.fields > 0) {
     const LaunchShape shape{.grid = blocks_for(batch.rows, 1),
                             .block = kThreads,
-                            .shared_bytes = sizeof(float) * FieldTile::floats(job.state.fields)};
+                            .shared_bytes = sizeof(float) * FieldTile::floats(job.state)};
     launch(product_of_fields_kernel, shape, stream, job, batch, sums);
     launch(loss_kernel, shape_of(batch.rows), stream, job, batch, sums);
     transpose_fields(job, batch, stages, stream);
@@ -152,7 +153,8 @@ void train_in_stages(const DeviceJob& job, const BatchArrays& batch, const Stage
              stages);
     });
   }
-  const std::size_t quads = job.state.fields > 0 ? job.state.fields : job.state.width / 4 + 1;
+  const std::size_t quads =
+      job.state.fields > 0 ? job.state.quads_of_fields() : job.state.width / 4 + 1;
   launch(update_stage_kernel, shape_of(batch.segments * quads), stream, job, batch,
          stages.gradients);
   update_shared_on_device(job, batch.rows, sums, loss, stream);

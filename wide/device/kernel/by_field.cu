@@ -27,26 +27,26 @@ __global__ void __launch_bounds__(kThreads, 2)
 __global__ void __launch_bounds__(kThreads, 2)
     update_fields_kernel(DeviceJob job, BatchArrays b, DeviceSums sums) {
   const DeviceState& state = job.state;
-  for_cells(b.segments, state.fields, [&](std::uint32_t segment, std::uint32_t to) {
+  for_cells(b.segments, state.quads_of_fields(), [&](std::uint32_t segment, std::uint32_t at) {
     const std::uint32_t slot = b.segment_slot[segment];
     const auto entries =
         static_cast<float>(b.segment_begin[segment + 1] - b.segment_begin[segment]);
-    if (to == 0) {
+    if (at == 0) {
       const float gradient = linear_gradient_of_segment(state, b, sums, segment);
       One linear[kMostPlanes];
       load_linear(linear, linear_of(state, slot), state.planes);
       step_linear(job.optimizer, linear, linear_of(state, slot), gradient, job.linear, entries);
     }
-    if (to >= state.fields) return;
-    float* const at = all_factors_of(state, slot) + 4 * to;
+    if (at >= state.quads_of_fields()) return;
+    float* const to = all_factors_of(state, slot) + 4 * at;
     Quad s[kMostPlanes];
-    s[0] = Quad::load(at);
-    const Quad gradient = gradient_of_cell_of_segment(state, b, sums, segment, to, s[0]);
+    s[0] = Quad::load(to);
+    const Quad gradient = gradient_of_cell_of_segment(state, b, sums, segment, at, s[0]);
     // Factors for fields that no sample of the slot had stay as they are.
     if (!job.complete && !(total(gradient * gradient) > 0)) return;
-    load_others(s, at, state.width, state.planes);
+    load_others(s, to, state.width, state.planes);
     step(job.optimizer, s, gradient, job.factors, entries);
-    store(s, at, state.width, state.planes);
+    store(s, to, state.width, state.planes);
   });
 }
 
@@ -58,7 +58,7 @@ unsigned blocks_of(std::size_t warps, unsigned blocks) {
 
 void forward_by_field(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
                       StreamRef stream, unsigned blocks) {
-  const std::size_t bytes = sizeof(float) * FieldTile::floats(job.state.fields);
+  const std::size_t bytes = sizeof(float) * FieldTile::floats(job.state);
   const LaunchShape shape{.grid = blocks > 0 ? blocks : blocks_for(batch.rows, 1),
                           .block = kThreads,
                           .shared_bytes = bytes};
@@ -67,7 +67,7 @@ void forward_by_field(const DeviceJob& job, const BatchArrays& batch, const Devi
 
 void update_by_field(const DeviceJob& job, const BatchArrays& batch, const DeviceSums& sums,
                      StreamRef stream, unsigned blocks) {
-  const std::size_t chunks = (job.state.fields + kLanesOfWarp - 1) / kLanesOfWarp;
+  const std::size_t chunks = (job.state.quads_of_fields() + kLanesOfWarp - 1) / kLanesOfWarp;
   const auto shape = [&](std::size_t units) {
     return LaunchShape{.grid = blocks_of(units * chunks, blocks), .block = kThreads};
   };

@@ -6,18 +6,19 @@
 
 namespace motley::wide {
 
-// The gradient of a cell of one slot by edges [begin, end), in their order.
+// The gradient of quad `at` of a slot by edges [begin, end), in their order.
 __device__ inline Quad gradient_of_cell(const BatchArrays& b, const DeviceSums& sums,
-                                        std::uint32_t begin, std::uint32_t end, std::uint32_t to,
-                                        std::uint32_t fields, const Quad& w) {
+                                        std::uint32_t begin, std::uint32_t end, std::uint32_t at,
+                                        const DeviceState& state, const Quad& w) {
   Quad gradient(0.0f);
   for (std::uint32_t e = begin; e < end; ++e) {
     const std::uint32_t row = b.edge_row[e];
     const std::uint32_t field = b.edge_field[e];
     const Sent sent = sent_to(sums, b, e, row);
-    Quad t = Quad::load(sums.sums + ((std::size_t{row} * fields + field) * fields + to) * 4);
+    const std::size_t row_of_tile = std::size_t{row} * state.fields + field;
+    Quad t = Quad::load(sums.sums + (row_of_tile * state.quads_of_fields() + at) * 4);
     // A field's own cell is zero where the edge is alone there.
-    if (to == field && total(t * t) > 0) t = t - w * Quad(sent.x);
+    if (at / state.quads == field && total(t * t) > 0) t = t - w * Quad(sent.x);
     gradient = gradient + Quad(sent.slope * sent.x) * t;
   }
   return gradient;
@@ -34,16 +35,15 @@ __device__ inline float linear_gradient_of(const BatchArrays& b, const DeviceSum
   return gradient;
 }
 
-// Calls body(unit, to) for all cells of all units, neighbouring ones by the lanes of a warp; the
-// last cells may be beyond the fields.
+// Calls body(unit, at) for all quads of all units, `quads` of each, neighbouring ones by the lanes
+// of a warp; the last ones may be beyond them.
 template <class Body>
-__device__ void for_cells(std::uint32_t units, std::uint32_t fields, const Body& body) {
-  const std::uint32_t chunks = (fields + kLanesOfWarp - 1) / kLanesOfWarp;
-  for (std::size_t at = blockIdx.x * kWarps + threadIdx.x / kLanesOfWarp;
-       at < std::size_t{units} * chunks; at += gridDim.x * kWarps) {
-    const auto chunk = static_cast<std::uint32_t>(at % chunks);
-    body(static_cast<std::uint32_t>(at / chunks),
-         chunk * kLanesOfWarp + threadIdx.x % kLanesOfWarp);
+__device__ void for_cells(std::uint32_t units, std::uint32_t quads, const Body& body) {
+  const std::uint32_t chunks = (quads + kLanesOfWarp - 1) / kLanesOfWarp;
+  for (std::size_t chunk = blockIdx.x * kWarps + threadIdx.x / kLanesOfWarp;
+       chunk < std::size_t{units} * chunks; chunk += gridDim.x * kWarps) {
+    const auto first = static_cast<std::uint32_t>(chunk % chunks) * kLanesOfWarp;
+    body(static_cast<std::uint32_t>(chunk / chunks), first + threadIdx.x % kLanesOfWarp);
   }
 }
 
@@ -51,14 +51,14 @@ __device__ void for_cells(std::uint32_t units, std::uint32_t fields, const Body&
 __device__ inline void add_up_field_pieces(const DeviceState& state, const BatchArrays& b,
                                            const DeviceSums& sums) {
   std::uint32_t segment = 0;
-  for_cells(b.pieces, state.fields, [&](std::uint32_t piece, std::uint32_t to) {
+  for_cells(b.pieces, state.quads_of_fields(), [&](std::uint32_t piece, std::uint32_t at) {
     while (b.piece_begin[segment + 1] <= piece) ++segment;
     const std::uint32_t begin = b.piece_edge[piece], end = b.piece_edge[piece + 1];
     float* const out = sums.partial + std::size_t{piece} * (state.width + 4);
-    if (to == 0) out[state.width] = linear_gradient_of(b, sums, begin, end);
-    if (to >= state.fields) return;
-    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * to);
-    gradient_of_cell(b, sums, begin, end, to, state.fields, w).store(out + 4 * to);
+    if (at == 0) out[state.width] = linear_gradient_of(b, sums, begin, end);
+    if (at >= state.quads_of_fields()) return;
+    const Quad w = Quad::load(all_factors_of(state, b.segment_slot[segment]) + 4 * at);
+    gradient_of_cell(b, sums, begin, end, at, state, w).store(out + 4 * at);
   });
 }
 
@@ -74,14 +74,14 @@ __device__ inline float linear_gradient_of_segment(const DeviceState& state, con
 }
 __device__ inline Quad gradient_of_cell_of_segment(const DeviceState& state, const BatchArrays& b,
                                                    const DeviceSums& sums, std::uint32_t segment,
-                                                   std::uint32_t to, const Quad& w) {
+                                                   std::uint32_t at, const Quad& w) {
   if (segment >= b.long_segments) {
-    return gradient_of_cell(b, sums, b.segment_begin[segment], b.segment_begin[segment + 1], to,
-                            state.fields, w);
+    return gradient_of_cell(b, sums, b.segment_begin[segment], b.segment_begin[segment + 1], at,
+                            state, w);
   }
   Quad gradient(0.0f);
   for (std::uint32_t p = b.piece_begin[segment]; p < b.piece_begin[segment + 1]; ++p)
-    gradient = gradient + Quad::load(sums.partial + std::size_t{p} * (state.width + 4) + 4 * to);
+    gradient = gradient + Quad::load(sums.partial + std::size_t{p} * (state.width + 4) + 4 * at);
   return gradient;
 }
 

@@ -249,10 +249,10 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   const std::size_t none = flow_shared_bytes(state, shape) + kBeside;
   if (none > shared_bytes) {
     throw Error(ErrorCode::kInvalid,
-                "train on a device: a row of " + std::to_string(state.fields) + " fields takes " +
-                    std::to_string(none) + " bytes of shared memory, but a " +
-                    "block of this device has " + std::to_string(shared_bytes) +
-                    ". Use fewer fields, or the CPU");
+                "train on a device: a row of " + std::to_string(state.fields) + " fields with k " +
+                    std::to_string(4 * state.quads) + " takes " + std::to_string(none) +
+                    " bytes of shared memory, but a " + "block of this device has " +
+                    std::to_string(shared_bytes) + ". Use fewer fields, a smaller k, or the CPU");
   }
   shape.hot = 1;
   const std::size_t each = flow_shared_bytes(state, shape) + kBeside - none;

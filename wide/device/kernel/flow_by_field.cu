@@ -6,14 +6,13 @@
 namespace motley::wide {
 namespace {
 
-// Cells of four factors that a thread keeps: all of a row of 39 features of 39 fields.
-constexpr int kKept = 6;
-
+// kKept: cells of four factors that a thread keeps.
+template <int kKept>
 class FieldPass {
  public:
   __device__ FieldPass(const DeviceJob& job, const FieldTile& tile, const Hot& hot,
                        const FlowRow& row)
-      : job_(job), tile_(tile), hot_(hot), row_(row) {}
+      : job_(job), tile_(tile), order_(tile), hot_(hot), row_(row) {}
 
   // Rows [begin, end); returns their losses, in thread 0. Ends with a barrier.
   __device__ double learn(std::uint32_t begin, std::uint32_t end) const {
@@ -31,12 +30,12 @@ class FieldPass {
  private:
   // Returns the row's score, in all threads.
   __device__ float run(const RowHead& head, float* slopes) const {
-    const std::uint32_t fields = tile_.fields;
-    const std::uint32_t cells = (head.end - head.begin) * fields;
+    const std::uint32_t cells = (head.end - head.begin) * order_.stride;
     row_.bring_near(head);
     __syncthreads();
     row_.find_fields(tile_, head);
-    for (std::uint32_t f = threadIdx.x; f < fields; f += kThreads) tile_.self[f] = 0;
+    for (std::uint32_t i = threadIdx.x; i < tile_.fields * tile_.quads; i += kThreads)
+      tile_.self[i] = 0;
     __syncthreads();
     clear_unset();
     __syncthreads();
@@ -75,47 +74,52 @@ class FieldPass {
   // Cells of T that no edge sets on its own: of fields with none or several, and where a field
   // meets itself.
   __device__ void clear_unset() const {
-    const std::uint32_t all = tile_.fields * tile_.fields;
+    const std::uint32_t all = tile_.fields * tile_.fields * tile_.quads;
     for (std::uint32_t c = threadIdx.x; c < all; c += kThreads) {
-      const std::uint32_t to = c / tile_.fields, field = c % tile_.fields;
+      const std::uint32_t pair = c / tile_.quads;
+      const std::uint32_t to = pair / tile_.fields, field = pair % tile_.fields;
       if (to == field || tile_.count(field) != 1) tile_.cells[c] = Quad(0.0f);
     }
   }
 
-  // The factors of an edge for a field: of cell c, edge c / fields, field c % fields.
+  // Four factors of an edge, the c-th of the row.
   __device__ Quad weights_of(const RowHead& head, std::uint32_t c) const {
-    const std::uint32_t slot = row_.slot_of(head, head.begin + c / tile_.fields);
-    const std::uint32_t to = c % tile_.fields;
-    return Quad::load(slot < hot_.hot ? hot_.factors + std::size_t{slot} * hot_.width + 4 * to
-                                      : all_factors_of(job_.state, slot) + 4 * to);
+    const QuadsInOrder::Place p = order_[c];
+    const std::uint32_t slot = row_.slot_of(head, head.begin + p.of);
+    return Quad::load(slot < hot_.hot ? hot_.factors + std::size_t{slot} * hot_.width + 4 * p.at
+                                      : all_factors_of(job_.state, slot) + 4 * p.at);
   }
 
   __device__ void gather(const RowHead& head, std::uint32_t c, const Quad& w) const {
-    const std::uint32_t e = head.begin + c / tile_.fields, to = c % tile_.fields;
-    const std::uint32_t field = row_.field_of(head, e);
-    const Quad t = w * Quad(row_.x_of(head, e));
+    const QuadsInOrder::Place p = order_[c];
+    if (!order_.has(p)) return;
+    const std::uint32_t field = row_.field_of(head, head.begin + p.of);
+    const Quad t = w * Quad(row_.x_of(head, head.begin + p.of));
     const bool alone = tile_.count(field) == 1;
     if (alone) {
-      if (to != field) tile_.cell(to, field) = t;
+      if (p.to != field) tile_.cell(p.to, field, p.quad) = t;
       return;
     }
-    add_four(&tile_.cell(to, field).v.x, t);
-    if (to == field) atomicAdd(tile_.self + field, total(t * t));
+    add_four(&tile_.cell(p.to, field, p.quad).v.x, t);
+    if (p.to == field) atomicAdd(tile_.self + field * tile_.quads + p.quad, total(t * t));
   }
 
-  __device__ void scatter(const RowHead& head, std::uint32_t c, const Quad& w, float slope) const {
-    const std::uint32_t e = head.begin + c / tile_.fields, to = c % tile_.fields;
+  [[gnu::always_inline]] __device__ void scatter(const RowHead& head, std::uint32_t c,
+                                                 const Quad& w, float slope) const {
+    const QuadsInOrder::Place p = order_[c];
+    if (!order_.has(p)) return;
+    const std::uint32_t e = head.begin + p.of;
     const std::uint32_t field = row_.field_of(head, e), slot = row_.slot_of(head, e);
-    if (!job_.complete && !meets(tile_, field, to)) return;
+    if (!job_.complete && !meets(tile_, field, p.to)) return;
     const float x = row_.x_of(head, e);
-    Quad t = tile_.cell(field, to);
-    if (to == field && tile_.count(field) > 1) t = t - w * Quad(x);
+    Quad t = tile_.cell(field, p.to, p.quad);
+    if (p.to == field && tile_.count(field) > 1) t = t - w * Quad(x);
     const Quad gradient = Quad(slope * x) * t;
     if (slot < hot_.hot) {
-      add_four(hot_.gradient_of(0, slot) + 4 * to, gradient);
+      add_four(hot_.gradient_of(0, slot) + 4 * p.at, gradient);
       return;
     }
-    float* const at = all_factors_of(job_.state, slot) + 4 * to;
+    float* const at = all_factors_of(job_.state, slot) + 4 * p.at;
     Quad s[kMostPlanes] = {w};
     load_others(s, at, job_.state.width, job_.state.planes);
     add_step(job_.optimizer, s, at, job_.state.width, gradient, job_.factors, 1.0f);
@@ -123,22 +127,24 @@ class FieldPass {
 
   const DeviceJob& job_;
   const FieldTile& tile_;
+  const QuadsInOrder order_;
   const Hot& hot_;
   const FlowRow& row_;
 };
 
+template <int kKept>
 __global__ void __launch_bounds__(kThreads, 1)
     flow_fields_kernel(DeviceJob job, BatchArrays b, FlowShape shape, double* loss) {
   float* const memory = dynamic_shared<float>();
-  float* const near = memory + FieldTile::floats(job.state.fields);
-  const FieldTile of_row = FieldTile::at(memory, job.state.fields);
+  float* const near = memory + FieldTile::floats(job.state);
+  const FieldTile of_row = FieldTile::at(memory, job.state);
   const Hot hot = Hot::at(near + FlowRow::floats(), job.state, shape);
   double losses = 0;
   for (std::uint32_t tile = blockIdx.x; tile * shape.tile_rows < b.rows; tile += gridDim.x) {
     learn_tile(hot, job, shape, b.rows, tile,
                [&](const DeviceJob& now, std::uint32_t begin, std::uint32_t end) {
                  const FlowRow row(now, b, hot, near);
-                 FieldPass pass(now, of_row, hot, row);
+                 FieldPass<kKept> pass(now, of_row, hot, row);
                  losses += pass.learn(begin, end);
                });
   }
@@ -148,14 +154,20 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 std::size_t flow_floats_by_field(const DeviceState& state) noexcept {
-  return FieldTile::floats(state.fields) + FlowRow::floats();
+  return FieldTile::floats(state) + FlowRow::floats();
 }
 
 void flow_by_field(const DeviceJob& job, const BatchArrays& batch, const FlowShape& shape,
                    double* loss, StreamRef stream) {
   const LaunchShape grid{
       .grid = shape.blocks, .block = kThreads, .shared_bytes = flow_shared_bytes(job.state, shape)};
-  launch(flow_fields_kernel, grid, stream, job, batch, shape, loss);
+  // All cells of a row of 39 features of 39 fields are kept, with k up to 8.
+  const auto run = [&](auto kept) {
+    launch(flow_fields_kernel<kept()>, grid, stream, job, batch, shape, loss);
+  };
+  if (job.state.quads == 1) return run(std::integral_constant<int, 7>{});
+  if (job.state.quads == 2) return run(std::integral_constant<int, 12>{});
+  run(std::integral_constant<int, 16>{});
 }
 
 }  // namespace motley::wide

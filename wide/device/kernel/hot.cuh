@@ -52,14 +52,18 @@ struct Hot {
   }
 };
 
-// Takes the weights of slots [0, slots) and those that all samples share, and begins new sums of
-// their gradients. A barrier has to follow.
-__device__ inline void take_hot(const Hot& h, const DeviceState& state, std::uint32_t slots) {
+// Takes this thread's part of the factors of hot slots.
+__device__ inline void take_factors(const Hot& h, const DeviceState& state) {
   const std::uint32_t quads = h.width / 4;
-  for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
+  for (std::uint32_t i = threadIdx.x; i < h.hot * quads; i += kThreads) {
     const float* const from = all_factors_of(state, i / quads) + 4 * (i % quads);
     Quad::load(from).store(h.factors + 4 * std::size_t{i});
   }
+}
+
+// Takes the linear weights of slots [0, slots) and what all samples share, and begins new sums of
+// gradients. A barrier has to follow.
+__device__ inline void take_hot(const Hot& h, const DeviceState& state, std::uint32_t slots) {
   for (std::uint32_t slot = threadIdx.x; slot < slots; slot += kThreads) {
     h.linear[slot] = linear_of(state, slot)[0];
     h.counts[slot] = 0;
@@ -113,23 +117,28 @@ __device__ inline void step_all_share(const Hot& h, const DeviceJob& job, std::u
 }
 
 // Updates slots [0, slots) and what all samples share by what has been summed up, the latter of
-// `rows` rows; between two barriers.
+// `rows` rows, and takes the slots' factors as they are then; between two barriers.
 __device__ inline void step_hot(const Hot& h, const DeviceJob& job, std::uint32_t slots,
                                 std::uint32_t rows) {
   const DeviceState& state = job.state;
   const std::uint32_t quads = h.width / 4;
   for (std::uint32_t i = threadIdx.x; i < slots * quads; i += kThreads) {
     const std::uint32_t slot = i / quads, quad = i % quads;
-    if (h.counts[slot] == 0 || (state.is_ffm() && quad >= state.fields)) continue;
+    float* const at = all_factors_of(state, slot) + 4 * quad;
+    float* const taken = h.factors + 4 * std::size_t{i};
     const Quad gradient = sum_of_replicas(h, slot, 4 * quad);
     // An FFM's slot leaves factors alone for fields that it did not meet.
-    if (state.is_ffm() && !job.complete && !(total(gradient * gradient) > 0)) continue;
-    float* const at = all_factors_of(state, slot) + 4 * quad;
+    const bool leaves = state.is_ffm() && !job.complete && !(total(gradient * gradient) > 0);
+    if (h.counts[slot] == 0 || leaves) {
+      Quad::load(at).store(taken);
+      continue;
+    }
     Quad s[kMostPlanes];
-    s[0] = Quad::load(h.factors + 4 * std::size_t{i});
+    s[0] = Quad::load(taken);
     load_others(s, at, h.width, state.planes);
     add_step(job.optimizer, s, at, h.width, gradient, job.factors,
-             static_cast<float>(h.counts[slot]));
+             static_cast<float>(h.counts[slot]))
+        .store(taken);
   }
   for (std::uint32_t slot = threadIdx.x; slot < slots; slot += kThreads) {
     if (h.counts[slot] == 0) continue;
@@ -171,6 +180,7 @@ __device__ void learn_tile(const Hot& h, const DeviceJob& job, const FlowShape& 
   const std::uint32_t begin = tile * shape.tile_rows;
   const std::uint32_t end = rows - begin < shape.tile_rows ? rows : begin + shape.tile_rows;
   std::uint32_t slots = h.hot, steps = 0;
+  take_factors(h, job.state);
   for (std::uint32_t from = begin; from < end;) {
     const std::uint32_t to = end - from <= shape.step_rows ? end : from + shape.step_rows;
     take_hot(h, job.state, slots);

@@ -35,8 +35,8 @@ __device__ void step(Optimizer optimizer, P (&s)[kMostPlanes], P gradient, const
 
 // What is kept beside the weights at `at`, `stride` floats apart.
 template <class P>
-__device__ void load_others(P (&s)[kMostPlanes], const float* at, std::uint32_t stride,
-                            int planes) {
+[[gnu::always_inline]] __device__ inline void load_others(P (&s)[kMostPlanes], const float* at,
+                                                          std::uint32_t stride, int planes) {
   s[1] = planes > 1 ? P::load(at + stride) : P(0);
   s[2] = planes > 2 ? P::load(at + 2 * stride) : P(0);
 }
@@ -50,7 +50,7 @@ __device__ void store(const P (&s)[kMostPlanes], float* at, std::uint32_t stride
 // One atomic where the device has one for so many words (sm_90), else one a word. Returns what was
 // there.
 template <class T>
-__device__ T add_words(T* at, T x) {
+[[gnu::always_inline]] __device__ inline T add_words(T* at, T x) {
   if constexpr (requires { atomicAdd(at, x); }) {
     return atomicAdd(at, x);
   } else {
@@ -65,17 +65,19 @@ __device__ T add_words(T* at, T x) {
     return before;
   }
 }
-__device__ inline Quad add(float* at, Quad x) {
+[[gnu::always_inline]] __device__ inline Quad add(float* at, Quad x) {
   return Quad(add_words(reinterpret_cast<float4*>(at), x.v));
 }
 __device__ inline One add(float* at, One x) { return One(atomicAdd(at, x.value)); }
 
 // Adds what the step changes. Of FTRL the weight follows from sums that others add to, too. Adam's
 // are means: of two that step at once one is kept, as what both forget, added up, might be too
-// much.
+// much. Returns the weight that is there then. Inlined, so that the emulator, too, takes each of
+// its uses in an unrolled loop for an instruction of its own.
 template <class P>
-__device__ void add_step(Optimizer optimizer, P (&s)[kMostPlanes], float* at, std::uint32_t stride,
-                         P gradient, const Rates& rates, float entries) {
+[[gnu::always_inline]] __device__ inline P add_step(Optimizer optimizer, P (&s)[kMostPlanes],
+                                                    float* at, std::uint32_t stride, P gradient,
+                                                    const Rates& rates, float entries) {
   const P w = s[0], a = s[1], b = s[2];
   step(optimizer, s, gradient, rates, entries);
   if (optimizer == Optimizer::kFtrl) {
@@ -83,13 +85,16 @@ __device__ void add_step(Optimizer optimizer, P (&s)[kMostPlanes], float* at, st
     P now[kMostPlanes] = {w, z + (s[1] - a), n + (s[2] - b)};
     Ftrl::follow(now, rates);
     now[0].store(at);
-    return;
+    return now[0];
   }
-  add(at, s[0] - w);
-  if (optimizer == Optimizer::kAdaGrad) add(at + stride, s[1] - a);
-  if (optimizer != Optimizer::kAdam) return;
-  s[1].store(at + stride);
-  s[2].store(at + 2 * stride);
+  const P now = add(at, s[0] - w) + (s[0] - w);
+  if (optimizer == Optimizer::kAdaGrad) {
+    add(at + stride, s[1] - a);
+  } else if (optimizer == Optimizer::kAdam) {
+    s[1].store(at + stride);
+    s[2].store(at + 2 * stride);
+  }
+  return now;
 }
 
 // A linear weight, whose planes lie side by side and are loaded as one word.
@@ -124,8 +129,10 @@ __device__ inline void step_linear(Optimizer optimizer, One (&s)[kMostPlanes], f
 }
 __device__ inline void add_linear_step(Optimizer optimizer, One (&s)[kMostPlanes], float* at,
                                        float gradient, const Rates& rates, float entries) {
-  if (optimizer != Optimizer::kAdaGrad)
-    return add_step(optimizer, s, at, 1, One(gradient), rates, entries);
+  if (optimizer != Optimizer::kAdaGrad) {
+    add_step(optimizer, s, at, 1, One(gradient), rates, entries);
+    return;
+  }
   const float w = s[0].value, sum = s[1].value;
   step(optimizer, s, One(gradient), rates, entries);
   add_words(reinterpret_cast<float2*>(at), make_float2(s[0].value - w, s[1].value - sum));
