@@ -291,7 +291,8 @@ std::optional<std::uint64_t> source_of_cache(const std::string& path) {
   return header.source;
 }
 
-Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset room) {
+Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset room,
+                   std::uint64_t* source) {
   const CacheFile file(path);
   const Header header = read_header(file);
   Gatherer::check_memory(path, options, static_cast<double>(header.rows),
@@ -321,6 +322,7 @@ Dataset load_cache(const std::string& path, const ReadOptions& options, Dataset 
   settle_labels(data, options.labels, file);
   data.recipe = std::move(recipe);
   from_recipe(data.recipe);  // throws where it is none
+  if (source != nullptr) *source = header.source;
   return data;
 }
 

@@ -35,7 +35,9 @@ class BadCache : public Error {
 
 // Throws kIo; BadCache, also where the labels are not of the kind asked for; kInvalid where it
 // exceeds the limit of memory. Options of formats are not looked at.
-// `room`: a data set whose memory the new one takes over.
-Dataset load_cache(const std::string& path, const ReadOptions& options = {}, Dataset room = {});
+// `room`: a data set whose memory the new one takes over. `source`: told what save_cache() was
+// told.
+Dataset load_cache(const std::string& path, const ReadOptions& options = {}, Dataset room = {},
+                   std::uint64_t* source = nullptr);
 
 }  // namespace motley::wide

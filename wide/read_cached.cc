@@ -64,7 +64,7 @@ std::uint64_t source_of(const std::vector<std::string>& paths, const ReadOptions
 }
 
 // Reading the cache with what it was made of, and what it has to be made of, side by side: the
-// source is as a rule larger.
+// source is as a rule larger. Another run may replace the cache meanwhile.
 struct Look {
   std::optional<std::uint64_t> made_of;  // nothing: there is none
   std::uint64_t source = 0;
@@ -86,7 +86,7 @@ Look look_at(const std::vector<std::string>& paths, const std::string& path,
     std::exception_ptr& failed = thread == 0 ? failure : look.unread;
     try {
       if (thread == 0) look.source = source_of(paths, options);
-      if (thread == 1) look.cache = load_cache(path, options);
+      if (thread == 1) look.cache = load_cache(path, options, {}, &*look.made_of);
     } catch (...) {
       failed = std::current_exception();
     }

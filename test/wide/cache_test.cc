@@ -61,9 +61,11 @@ TEST_F(Cache, GivesBackTheRows) {
         std::string("1 0:5:1 1:6:1\n0 0:7:2 2:8:1\n"), std::string("1 3:1\n0\n1 4:1 5:0.25\n"),
         std::string("1\n0\n"), std::string("label,a,w:weight\n1,x,2\n0,y,3\n"), long_text}) {
     const Dataset data = parse_text(text, "t");
-    save_cache(data, path("c"));
+    save_cache(data, path("c"), text.size());
     EXPECT_TRUE(is_cache(path("c")));
-    expect_same(load_cache(path("c"), {.threads = 3}), data);
+    std::uint64_t source = 0;
+    expect_same(load_cache(path("c"), {.threads = 3}, {}, &source), data);
+    EXPECT_EQ(source, text.size());
     const Dataset without = parse_text(text, "t", {.fields = false});
     EXPECT_TRUE(without.fields.empty());
     expect_same(load_cache(path("c"), {.fields = false}), without);
@@ -163,7 +165,8 @@ TEST_F(Cache, IsRefusedWhereTheSystemRefusesAName) {
 // As by runs that make one cache at once: neither is in the other's way, whoever ends first.
 TEST_F(Cache, MayBeWrittenByManyAtOnce) {
   for (const bool first_ends_first : {true, false}) {
-    write("made.tmp", "what a killed run left");
+    for (const char* name : {"made.tmp", "made.2.tmp", "made.5.tmp", "made.4.tmp", "made.3.tmp"})
+      write(name, "what a killed run left");
     WholeFile first(path("made"));
     std::optional<WholeFile> second(std::in_place, path("made"));
     WholeFile given_up(path("made"));

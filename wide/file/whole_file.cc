@@ -62,6 +62,22 @@ OpenFile take(const std::string& name) {
   }
 }
 
+std::string name_beside(const std::string& last, int other) {
+  return last + "." + std::to_string(other) + ".tmp";
+}
+
+// Of runs that were killed while another wrote the same file.
+void remove_left(const std::string& last, const std::string& ours) {
+  for (int other = 2;; ++other) {
+    const std::string name = name_beside(last, other);
+    if (name == ours) continue;
+    const int file = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file < 0) return;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 && is_named(file, name)) std::remove(name.c_str());
+    close(file);
+  }
+}
+
 }  // namespace
 
 WholeFile::WholeFile(const std::string& path) {
@@ -74,7 +90,8 @@ WholeFile::WholeFile(const std::string& path) {
     return;
   }
   for (int other = 2; (file_ = take(fresh_)) == nullptr; ++other)
-    fresh_ = last_ + "." + std::to_string(other) + ".tmp";
+    fresh_ = name_beside(last_, other);
+  remove_left(last_, fresh_);
 }
 
 void WholeFile::check(const std::string& path) {
