@@ -67,7 +67,7 @@ struct ShardOptions {
   // Pulls::kExact then means: after this worker's own gradients have gone.
   std::optional<PartialOptions> partial;
   // With `partial`: a keeper leaves out gradients of weights after which each of the others has
-  // made more steps than so many, on average; at least 1.
+  // made more steps than so many, on average; 1 to 1e9.
   std::int64_t staleness = 16;
   // Called with the number of a step, from 0: before this worker computes, when weights of the step
   // behind it have come (by another thread), and before it is applied.

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "comm/error.h"
 #include "comm/local.h"
@@ -16,6 +18,7 @@
 #include "test/wide/skewed_rows.h"
 #include "wide/defaults.h"
 #include "wide/kernel/flow.h"
+#include "wide/shard/shard_service.h"
 #include "wide/sharded_run.h"
 #include "wide/train/settle.h"
 
@@ -253,6 +256,49 @@ TEST(OwnPaceDeath, EndsTraining) {
   }
 }
 
+// The first has the answer of the third and waits for the second's, which has given up without
+// dying: when the third dies it is told so, rather than of the second after a timeout.
+TEST(OwnPaceDeath, WakesWhoWaitsForOneThatHasGivenUp) {
+  const Dataset data = skewed_rows({.rows = 400, .complete = false});
+  Milestone given_up, told;
+  const auto body = [&](Communicator& comm) {
+    ShardRows rows(comm, data, options_for(ModelKind::kFm));
+    const ShardOptions shards = partial(2);
+    const Start start(rows.take_facts(), options_for(ModelKind::kFm), shards, false);
+    std::vector<std::uint64_t> order(rows.rows());
+    std::iota(order.begin(), order.end(), std::uint64_t{0});
+    rows.prepare(start.model, order, 1);
+    ShardWorker worker(comm, start, rows.shape(), start.options, shards);
+    std::optional<ShardService> service(std::in_place, worker, 10);
+    if (comm.rank() == 1) {
+      service.reset();
+      given_up.reach(0);
+      EXPECT_TRUE(told.await(0));
+    } else if (comm.rank() == 2) {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (service->traffic().late_weights == 0 && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+      throw Death();
+    } else {
+      EXPECT_TRUE(given_up.await(0));
+      std::erase_if(order, [&](std::uint64_t row) { return !rows.holds(row); });
+      Step step;
+      step.batch = worker.finder.find(rows.held(std::span(order).first(kBatch)));
+      const auto began = std::chrono::steady_clock::now();
+      try {
+        service->pull(step);
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kPeerLost) << error.what();
+        EXPECT_THAT(error.ranks(), testing::ElementsAre(2));
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+      told.reach(0);
+    }
+  };
+  EXPECT_THROW(run_local(3, body, {.timeout = seconds(90)}), Death);
+}
+
 // Keys with entries, weights and gradients of what lies elsewhere; state and gradients of hot
 // slots. Each worker asks once more in an epoch than it gets rows: of 16 times.
 TEST(OwnPaceTraffic, IsKeysWeightsGradientsAndHotState) {
@@ -290,8 +336,11 @@ TEST(OwnPaceOptions, OutOfRangeAreRefused) {
     shards.copies = 2;
     EXPECT_THROW(ShardedRun(comm, data, std::nullopt, options_for(ModelKind::kFm), shards), Error);
     shards = partial(2);
-    shards.staleness = 0;
-    EXPECT_THROW(ShardedRun(comm, data, std::nullopt, options_for(ModelKind::kFm), shards), Error);
+    for (const std::int64_t staleness : {std::int64_t{0}, std::int64_t{1} << 62}) {
+      shards.staleness = staleness;
+      EXPECT_THROW(ShardedRun(comm, data, std::nullopt, options_for(ModelKind::kFm), shards),
+                   Error);
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "comm/error.h"
@@ -16,16 +17,6 @@ constexpr std::int64_t kPull = 0, kPush = 1, kForget = 2, kFlush = 3, kGone = 4;
 
 constexpr Duration kPatience = seconds(3600);  // with a worker that computes
 constexpr int kRowsGiver = 0;
-
-// Throws as soon as one has failed, whatever becomes of the others: one that waits for a worker
-// that has given up, because a third has died, would last.
-void wait_for_all(std::vector<Request>& requests) {
-  while (!requests.empty()) {
-    const std::size_t over = wait_any(requests);
-    requests[over].wait();
-    requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(over));
-  }
-}
 
 }  // namespace
 
@@ -89,6 +80,34 @@ std::vector<std::int32_t> ShardService::keys_for(const Step& step,
     keys.push_back(static_cast<std::int32_t>(step.batch.slots[i]));
   for (const std::uint32_t i : asked) keys.push_back(entries_sent(step.batch.entries[i]));
   return keys;
+}
+
+void ShardService::check() const {
+  if (failure_) throw *failure_;
+}
+
+void ShardService::wait_for_all(std::vector<Request>& requests) {
+  {
+    const std::lock_guard lock(mutex_);
+    check();
+    waited_for_ = &requests;
+  }
+  std::exception_ptr failed;
+  while (!failed && !requests.empty()) {
+    const std::size_t over = wait_any(requests);
+    try {
+      requests[over].wait();
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(over));
+  }
+  const std::lock_guard lock(mutex_);
+  waited_for_ = nullptr;
+  if (!failed) return;
+  check();  // why it was cancelled
+  std::rethrow_exception(failed);
 }
 
 void ShardService::settle() { wait_for_all(sending_); }
@@ -181,7 +200,9 @@ void ShardService::close() {
   const auto all_gone = [this] {
     return std::ranges::all_of(customers_, [](const Customer& c) { return c.gone; });
   };
-  if (changed_.wait_for(lock, timeout_, all_gone)) return;
+  const bool ended = changed_.wait_for(lock, timeout_, all_gone);
+  check();
+  if (ended) return;
   throw Error(ErrorCode::kTimeout,
               fmt::format("train sharded: after {:.1f} s not all workers have ended. Check the "
                           "others, or raise the timeout",
@@ -215,9 +236,13 @@ bool ShardService::heard(int from, const runtime::Letter& letter) {
   return true;
 }
 
-// Whoever needs it is told by its own next call.
-void ShardService::lost(int from, const Error&) noexcept {
+// Without the features that it kept nothing goes on.
+void ShardService::lost(int from, const Error& error) noexcept {
   const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = error;
+  if (waited_for_ != nullptr) {
+    for (Request& request : *waited_for_) request.cancel();
+  }
   customers_[static_cast<std::size_t>(from)].gone = true;
   changed_.notify_all();
 }

@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/error.h"
 #include "comm/request.h"
 #include "runtime/lines.h"
 #include "runtime/listener.h"
@@ -83,6 +84,10 @@ class ShardService final : private runtime::Hearer {
   std::vector<std::int32_t> keys_for(const Step& step, std::span<const std::uint32_t> asked) const;
   void send_letter(int to, std::int64_t what, std::size_t count);
   void tell_all(std::int64_t what);
+  // Throws as soon as one has failed, whatever becomes of the others: one that waits for a worker
+  // that has given up, because a third has died, would last. Or as soon as that death is heard of.
+  void wait_for_all(std::vector<Request>& requests);
+  void check() const;  // throws what lost() was told first; mutex_ is held
   // Until all that was sent before is there.
   void settle();
   template <class Body>
@@ -105,7 +110,9 @@ class ShardService final : private runtime::Hearer {
   std::uint64_t left_out_ = 0;
   std::uint64_t bytes_given_ = 0;
   std::vector<float> shared_;
-  std::optional<runtime::Listener> listener_;  // ends first
+  std::optional<Error> failure_;
+  std::vector<Request>* waited_for_ = nullptr;  // by this worker's own thread
+  std::optional<runtime::Listener> listener_;   // ends first
 };
 
 }  // namespace motley::wide

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "comm/error.h"
 #include "wide/defaults.h"
@@ -11,6 +12,8 @@
 
 namespace motley::wide {
 namespace {
+
+constexpr std::int64_t kMaxStaleness = 1'000'000'000;  // of each of any number of others
 
 Model bare_model(RowFacts& facts, const TrainOptions& options) {
   ModelOptions model = options.model;
@@ -36,8 +39,8 @@ TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, doub
   if (shards.partial) {
     if (shards.copies > 1)
       refuse("copies", shards.copies, "1 where workers do not wait for each other");
-    if (shards.staleness < 1)
-      refuse("staleness", static_cast<double>(shards.staleness), "at least 1");
+    if (shards.staleness < 1 || shards.staleness > kMaxStaleness)
+      refuse("staleness", static_cast<double>(shards.staleness), "from 1 to 1e9");
   }
   if (o.prior_factors > 0) {
     refuse("the prior of factors (--prior)", static_cast<double>(o.prior_factors), "0");
