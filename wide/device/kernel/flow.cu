@@ -239,8 +239,11 @@ FlowShape flow_shape(const DeviceJob& job, std::uint32_t rows, std::size_t share
   constexpr std::uint32_t kMostHot = 2048;
   const DeviceState& state = job.state;
   FlowShape shape;
-  if (job.optimizer == Optimizer::kSgd) shape.step_rows = 32;
-  if (state.is_ffm()) shape.hottest = 16;
+  if (job.optimizer == Optimizer::kSgd) {
+    shape.step_rows = 32;
+  } else if (state.is_ffm()) {
+    shape.step_rows = 128;
+  }
   shape.by_feature = by_feature && state.fields == 0;
   shape.replicas = shape.by_feature                        ? 1
                    : state.width == 0                      ? 4
