@@ -1,8 +1,9 @@
 // What a peer shows in shared memory, whatever that is: no call touches anything outside of its
 // buffers and the peer's memory, and each comes to an end when it is given up.
 //
-// An input is a call and a list of writes to the peer's board and heap, with looks in between. The
-// keys are right, so that the call finds what was written.
+// An input is whether ranks spin, and so also show and take short calls before noting them, a call
+// and a list of writes to the peer's board and heap, with looks in between. The keys are right, so
+// that the call finds what was written.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ class Input {
 
 class World {
  public:
-  World()
+  explicit World(bool spins)
       : plan_{.rank = 1, .size = 2, .payload_bytes = 64}, peer_(ShmSegment::create(plan_, kHeap)) {
     ShmSegment mine = ShmSegment::create({.rank = 0, .size = 2, .payload_bytes = 64}, kHeap);
     heap_ = std::make_shared<ShmHeap>(std::move(mine));
@@ -65,9 +66,9 @@ class World {
     // Whoever reads on beyond the peer's memory shall be found out.
     std::byte* const end = theirs_->heap().data() + kHeap;
     guard_ = mmap(end, kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    team_ =
-        std::make_unique<ShmTeam>(0, heap_, std::vector<const ShmSegment*>{nullptr, theirs_.get()},
-                                  ShmTeam::Abilities{.reads_private = true}, clock_);
+    team_ = std::make_unique<ShmTeam>(
+        0, heap_, std::vector<const ShmSegment*>{nullptr, theirs_.get()},
+        ShmTeam::Abilities{.spins = spins, .reads_private = true}, clock_);
   }
 
   World(const World&) = delete;
@@ -174,8 +175,8 @@ void World::run(Input& input) {
 }  // namespace motley::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  motley::test::World world;
   motley::test::Input input(data, size);
+  motley::test::World world(input.number<std::uint8_t>() % 2 != 0);
   world.run(input);
   return 0;
 }
