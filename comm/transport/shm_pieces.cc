@@ -124,7 +124,7 @@ std::byte* ShmTeam::heap_at(const ShmRun& run, int index, std::uint64_t offset,
   return heap.data() + offset;
 }
 
-const std::byte* ShmTeam::slots_of(const ShmRun& run, int index, std::size_t bytes) const {
+std::byte* ShmTeam::slots_of(const ShmRun& run, int index, std::size_t bytes) const {
   const ShmSeat& shown = *run.members[static_cast<std::size_t>(index)].seat;
   return heap_at(run, index, shown.slots.load(std::memory_order_relaxed), bytes);
 }
@@ -192,23 +192,22 @@ void ShmTeam::publish(ShmRun& run, Count count, std::uint32_t value) noexcept {
   ring(*run.call.group);
 }
 
-// Returns once no member writes to our buffers any more, as each sees that we have given up. One
-// that has stopped in the middle keeps the memory, and we go on with a copy.
-void ShmTeam::stop_writers(const ShmRun& run) noexcept {
+// Whether no member writes to our memory any more, as each sees that we have given up; waits a
+// moment for that. One that has stopped in the middle may go on at any time, even if it is lost.
+bool ShmTeam::writers_stop(const ShmRun& run) const noexcept {
   const TimePoint patience = clock_.now() + kStopWriting;
   for (const ShmRun::Member& member : run.members) {
-    if (member.rank == rank_ || peer(member.rank).lost) continue;
-    for (const ShmSeat& shown : peer(member.rank).board->seats) {
+    if (member.rank == rank_) continue;
+    const Peer& it = peer(member.rank);
+    for (const ShmSeat& shown : it.board->seats) {
       if ((shown.key.load(std::memory_order_seq_cst) & ~ShmBoard::kGivenUp) != run.key) continue;
       while (shown.writes.load(std::memory_order_seq_cst) != 0) {
-        if (clock_.now() > patience) {
-          heap_->detach(run.call.out.data, run.call.out.size_bytes());
-          return;
-        }
+        if (it.lost || clock_.now() > patience) return false;
         pause_briefly();
       }
     }
   }
+  return true;
 }
 
 }  // namespace motley

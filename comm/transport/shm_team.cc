@@ -215,8 +215,11 @@ void ShmTeam::end(TeamRun& team_run, const Error*) noexcept {
       own(run).key.store(run.key | ShmBoard::kGivenUp, std::memory_order_seq_cst);
       mine.state = Seat::kGivenUp;
       mine.given_up = clock_.now();
-      if (run.way == ShmRun::Way::kReduce && run.offer.out != ShmRun::Offer::kPrivate) {
-        stop_writers(run);
+      if (run.way == ShmRun::Way::kReduce && !writers_stop(run)) {
+        if (run.offer.out != ShmRun::Offer::kPrivate) {
+          heap_->detach(run.call.out.data, run.call.out.size_bytes());
+        }
+        mine.slots = {};  // never dealt out again
       }
     }
     std::swap(mine.members, run.members);

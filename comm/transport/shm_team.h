@@ -1,8 +1,10 @@
 // comm/transport/shm_team.h: collectives of ranks that map each other's memory.
 //
 // Every member shows its part on its board (shm_board.h), finds the others' and takes what it
-// needs. A rank writes to its own memory only, with one exception: an all-reduce or reduce of
-// buffers from allocate() stores results right where they belong, in the other members' buffers.
+// needs. A rank writes to its own memory only, but for results of an all-reduce or reduce: those of
+// buffers from allocate() are stored right where they belong, in the other members' buffers, and
+// those of two members in the slots that the pieces came from. A member that gives up says so, and
+// keeps that memory from whoever does not stop writing to it.
 //
 // Three ways, by size and by where the buffers are:
 //   at once     up to some KiB, unless blocks vary: each shows all it has, in the line of its key,
@@ -77,6 +79,10 @@ class ShmTeam final : public Team {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
   };
+  struct Target {  // where results go
+    std::byte* to = nullptr;
+    bool around = false;  // the caches
+  };
   struct Seat {  // one of ours
     enum State : std::uint8_t { kFree, kBusy, kOver, kGivenUp };
     State state = kFree;
@@ -141,7 +147,7 @@ class ShmTeam final : public Team {
   [[noreturn]] void throw_broken(const ShmRun& run, int index, std::uint64_t offset,
                                  std::uint64_t bytes) const;
   std::byte* heap_at(const ShmRun& run, int index, std::uint64_t offset, std::uint64_t bytes) const;
-  const std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
+  std::byte* slots_of(const ShmRun& run, int index, std::size_t bytes) const;
   bool still_there(ShmRun& run, int index) const noexcept;
   void wait_in_vain(ShmRun& run, int index) const noexcept;
   bool reads_directly(const ShmRun& run) noexcept;
@@ -150,10 +156,10 @@ class ShmTeam final : public Team {
   bool has(ShmRun& run, int index, Count count, std::uint32_t value) const noexcept;
   bool all_have(ShmRun& run, Count count, std::uint32_t value) const noexcept;
   void publish(ShmRun& run, Count count, std::uint32_t value) noexcept;
-  void stop_writers(const ShmRun& run) noexcept;
+  bool writers_stop(const ShmRun& run) const noexcept;
   static void copy_out(const ShmRun& run, std::byte* to, const std::byte* from, std::size_t bytes);
-  static void copy_from_slots(const ShmRun& run, std::byte* to, const std::byte* from,
-                              std::size_t bytes);
+  void copy_from_slots(const ShmRun& run, std::byte* to, const std::byte* from,
+                       std::size_t bytes) const;
 
   bool show_early(std::uint64_t key, int hint, const TeamCall& call) noexcept;
   bool over_early(std::uint64_t key, int hint, const TeamCall& call);
@@ -169,12 +175,13 @@ class ShmTeam final : public Team {
   bool reduce(ShmRun& run);
   bool reduce_in_pieces(ShmRun& run);
   bool give_to_reduce(ShmRun& run);
-  void reduce_piece(ShmRun& run, std::uint32_t k);
+  bool reduce_piece(ShmRun& run, std::uint32_t k);
   void prepare_sources(const ShmRun& run);
   bool reduces_in_place(const ShmRun& run) const noexcept;
   bool reduce_in_place(ShmRun& run);
   bool may_write(ShmRun& run);
   void reduce_part(ShmRun& run, std::size_t part);
+  void find_targets(const ShmRun& run, std::size_t part);
   static std::size_t own_block(const ShmRun& run) noexcept;
 
   static void plan_exchange(ShmRun& run);
@@ -205,6 +212,7 @@ class ShmTeam final : public Team {
   std::array<int, 64> direct_calls_{};  // that needed no slots, by the same of what they would need
   std::vector<const std::byte*> sources_;  // of a reduction; kept for its memory
   std::vector<double> weights_;            // of those
+  std::vector<Target> targets_;            // of a reduction in place
   std::vector<Combine> combines_;          // by dtype and operation
 };
 

@@ -16,22 +16,13 @@
 #include "comm/error.h"
 #include "comm/transport/shm_team.h"
 #include "test/support/fuzz.h"
+#include "test/support/hasty_clock.h"
 
 namespace motley::test {
 namespace {
 
 constexpr std::size_t kHeap = 4 << 20;
 constexpr std::size_t kGuard = 1 << 20;
-
-// Passes so quickly that nobody waits long.
-class HastyClock final : public Clock {
- public:
-  TimePoint now() const override { return now_ += std::chrono::milliseconds(1); }
-  void sleep_until(TimePoint until) override { now_ = std::max(now_, until); }
-
- private:
-  mutable TimePoint now_{};
-};
 
 // The rest of an input, bytes of which are taken as numbers.
 class Input {
