@@ -1,6 +1,7 @@
 // What the kernels of wide move, per sample, counted in the emulator: sectors of 32 bytes of global
 // memory, conflicts of shared memory, atomics; of the flow and of the classical stages, beside the
 // least that could be. Prints the table of wide/README.md.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -148,12 +149,12 @@ TEST_P(DeviceCounts, OfTheFlowAreAThirdOfTheStagesOrTheLeast) {
   const double moved = of_row(f.global().sectors);
   const double classical = of_row(stages.total().global().sectors);
   const double floor = least(n, layout, std::ceil(n.rows / shape.tile_rows));
-  std::printf(
-      "| `%s` | %u | %.3f | %.1f | %.1f | %.1f | %.1f | %.0f | %.1f | %.1f | %.3f | %.1f | %.1f "
-      "|\n",
-      c.name, shape.hot, 1 - n.cold / n.edges, of_row(f.reads.sectors), of_row(f.writes.sectors),
-      of_row(f.atomics.sectors), of_row(f.bank_conflicts), of_row(f.atomic_operations), moved,
-      classical, moved / classical, floor, all_edges(n, layout));
+  const std::string beside =
+      has_stages ? fmt::format("{:.1f} | {:.3f}", classical, moved / classical) : "- | -";
+  std::printf("| `%s` | %u | %.3f | %.1f | %.1f | %.1f | %.1f | %.0f | %.1f | %s | %.1f | %.1f |\n",
+              c.name, shape.hot, 1 - n.cold / n.edges, of_row(f.reads.sectors),
+              of_row(f.writes.sectors), of_row(f.atomics.sectors), of_row(f.bank_conflicts),
+              of_row(f.atomic_operations), moved, beside.c_str(), floor, all_edges(n, layout));
   if (has_stages) {
     EXPECT_NEAR(classical, stages_by_formula(n, layout), 0.1 * classical);
   }
