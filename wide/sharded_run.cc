@@ -50,7 +50,7 @@ class ShardedRun::Impl {
     if (pace_ && !done_) pace_->pause();
     collect_state(worker_.comm, worker_.exchange.group(), worker_.map, model_.layout(),
                   worker_.shards, worker_.hot, put);
-    if (pace_ && !done_) pace_->resume();
+    if (pace_ && !done_) pace_->resume(now_.steps);
   }
   void save(const std::string& path) {
     with_survivors([&] {
@@ -218,7 +218,7 @@ class ShardedRun::Impl {
 
   void begin_epoch() {
     if (pace_) {
-      pace_->begin_epoch();
+      pace_->begin_epoch(now_.steps);
     } else {
       order_ = order_of_epoch(train_.rows(), now_.epoch, options_);
     }

@@ -9,16 +9,15 @@
 #include <chrono>
 #include <filesystem>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "comm/error.h"
 #include "comm/local.h"
+#include "test/wide/service_seat.h"
 #include "test/wide/sharded_workers.h"
 #include "test/wide/skewed_rows.h"
 #include "wide/defaults.h"
 #include "wide/kernel/flow.h"
-#include "wide/shard/shard_service.h"
 #include "wide/sharded_run.h"
 #include "wide/train/settle.h"
 
@@ -118,6 +117,33 @@ TEST(OwnPace, WorkerOnItsOwnStepsForAll) {
     }
     EXPECT_LT(distance(state, before), 1e-5) << name(optimizer);
   }
+}
+
+// Where the second epoch begins, after 4 steps, one worker computes for longer than workers that
+// may or may not come are waited for: the other averages with it all the same, and so do they ever
+// after.
+TEST(OwnPace, NobodyAveragesAloneWhereAnEpochBegins) {
+  const Dataset data = skewed_rows({.rows = 8 * kBatch, .complete = false});
+  Milestone next;
+  std::mutex mutex;
+  run_local(2, [&](Communicator& comm) {
+    TrainOptions options = options_for(ModelKind::kLogistic, Optimizer::kSgd);
+    options.shuffles = false;
+    ShardOptions shards = partial(2);
+    shards.on_compute = [&](std::int64_t step) {
+      if (comm.rank() == 0) return next.reach(step);
+      if (step != 4) return;
+      EXPECT_FALSE(next.await(5, seconds(0.3))) << "worker 0 steps alone";
+    };
+    ShardedRun run(comm, data, std::nullopt, options, shards);
+    EXPECT_TRUE(run.next_step());
+    const std::uint64_t of_one = run.traffic().hot;
+    while (run.next_step()) continue;
+    const std::lock_guard lock(mutex);
+    EXPECT_GT(of_one, 0u);
+    EXPECT_EQ(run.step(), 8);
+    EXPECT_EQ(run.traffic().hot, 8 * of_one) << "of worker " << comm.rank();
+  });
 }
 
 class Slow : public testing::Test {
@@ -262,14 +288,8 @@ TEST(OwnPaceDeath, WakesWhoWaitsForOneThatHasGivenUp) {
   const Dataset data = skewed_rows({.rows = 400, .complete = false});
   Milestone given_up, told;
   const auto body = [&](Communicator& comm) {
-    ShardRows rows(comm, data, options_for(ModelKind::kFm));
-    const ShardOptions shards = partial(2);
-    const Start start(rows.take_facts(), options_for(ModelKind::kFm), shards, false);
-    std::vector<std::uint64_t> order(rows.rows());
-    std::iota(order.begin(), order.end(), std::uint64_t{0});
-    rows.prepare(start.model, order, 1);
-    ShardWorker worker(comm, start, rows.shape(), start.options, shards);
-    std::optional<ShardService> service(std::in_place, worker, 10);
+    test::ServiceSeat seat(comm, data, options_for(ModelKind::kFm), partial(2));
+    std::optional<ShardService> service(std::in_place, seat.worker(), 10);
     if (comm.rank() == 1) {
       service.reset();
       given_up.reach(0);
@@ -281,9 +301,7 @@ TEST(OwnPaceDeath, WakesWhoWaitsForOneThatHasGivenUp) {
       throw Death();
     } else {
       EXPECT_TRUE(given_up.await(0));
-      std::erase_if(order, [&](std::uint64_t row) { return !rows.holds(row); });
-      Step step;
-      step.batch = worker.finder.find(rows.held(std::span(order).first(kBatch)));
+      Step step = seat.step(kBatch);
       const auto began = std::chrono::steady_clock::now();
       try {
         service->pull(step);

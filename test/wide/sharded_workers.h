@@ -46,7 +46,7 @@ struct Death : std::runtime_error {
   Death() : std::runtime_error("this worker dies, as it is told to") {}
 };
 
-// How far workers have come, which others wait for: a minute at most, so that no test hangs.
+// How far workers have come, which others wait for, but not for ever, so that no test hangs.
 class Milestone {
  public:
   void reach(std::int64_t at) {
@@ -59,9 +59,9 @@ class Milestone {
     ++at_;
     changed_.notify_all();
   }
-  [[nodiscard]] bool await(std::int64_t at) {
+  [[nodiscard]] bool await(std::int64_t at, Duration most = seconds(60)) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return at_ >= at; });
+    return changed_.wait_for(lock, most, [&] { return at_ >= at; });
   }
 
  private:

@@ -22,16 +22,19 @@ OwnPace::OwnPace(ShardWorker& worker, const ShardRows& rows, const TrainOptions&
       shards_(shards),
       service_(worker, shards.staleness * (static_cast<std::int64_t>(worker.members()) - 1)) {}
 
-void OwnPace::begin_epoch() {
+void OwnPace::begin_epoch(std::int64_t number) {
   over_ = false;
   service_.open(rows_.rows());
-  resume();
+  resume(number);
 }
 
-void OwnPace::resume() {
+void OwnPace::resume(std::int64_t number) {
+  reducer_.emplace(worker_.comm, *shards_.partial);
+  // From then on the controller has others wait for this worker.
+  reducer_->announce(number, kPatience);
+  reducer_->cancel_announcement();
   // Readers of files that are slow, or of what was saved, are waited for.
   worker_.comm.barrier({.timeout = kPatience}).wait();
-  reducer_.emplace(worker_.comm, *shards_.partial);
 }
 
 void OwnPace::pause() {

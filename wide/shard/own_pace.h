@@ -26,8 +26,9 @@ class OwnPace {
   OwnPace(ShardWorker& worker, const ShardRows& rows, const TrainOptions& options,
           const ShardOptions& shards);
 
-  // All workers call it: no row of the next epoch has been handed out.
-  void begin_epoch();
+  // All workers call it, with the number of their next step: no row of the next epoch has been
+  // handed out.
+  void begin_epoch(std::int64_t number);
   struct Made {
     std::size_t rows = 0;
     double loss = 0;  // their sum
@@ -36,9 +37,10 @@ class OwnPace {
   // not finite counts nowhere.
   std::optional<Made> step(std::int64_t number);
   // All workers call them, between steps: then all that was pushed is applied, and hot slots are
-  // the mean of all workers' and bitwise equal; and steps can be made again.
+  // the mean of all workers' and bitwise equal; and steps, of which `number` is the next, can be
+  // made again: of the first nobody averages alone while others are to come.
   void pause();
-  void resume();
+  void resume(std::int64_t number);
   // After the last pause(); all workers call it.
   void close() { service_.close(); }
 

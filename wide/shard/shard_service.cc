@@ -12,9 +12,6 @@
 namespace motley::wide {
 namespace {
 
-// Letters: what, and of how many slots.
-constexpr std::int64_t kPull = 0, kPush = 1, kForget = 2, kFlush = 3, kGone = 4;
-
 constexpr Duration kPatience = seconds(3600);  // with a worker that computes
 constexpr int kRowsGiver = 0;
 
@@ -30,9 +27,11 @@ ShardService::ShardService(ShardWorker& worker, std::int64_t staleness)
       sent_(static_cast<std::size_t>(worker.comm.size())),
       customers_(sent_.size()) {
   publish(worker.hot.state().first(worker.hot.layout().shared * worker.hot.layout().planes));
-  std::vector<int> others = worker.comm.world().ranks();
-  std::erase(others, worker.comm.rank());
-  listener_.emplace(asks_, std::move(others), kPatience, static_cast<runtime::Hearer&>(*this));
+  for (const int other : worker.comm.world().ranks()) {
+    if (other == worker.comm.rank()) continue;
+    listeners_.emplace_back(asks_, std::vector{other}, kPatience,
+                            static_cast<runtime::Hearer&>(*this));
+  }
 }
 
 ShardService::~ShardService() = default;
@@ -112,13 +111,13 @@ void ShardService::wait_for_all(std::vector<Request>& requests) {
 
 void ShardService::settle() { wait_for_all(sending_); }
 
-void ShardService::send_letter(int to, std::int64_t what, std::size_t count) {
+void ShardService::send_letter(int to, Ask what, std::size_t count) {
   Sent& sent = sent_[static_cast<std::size_t>(to)];
-  sent.letter = {what, static_cast<std::int64_t>(count)};
+  sent.letter = {static_cast<std::int64_t>(what), static_cast<std::int64_t>(count)};
   sending_.push_back(asks_.send(runtime::view_of(sent.letter), to, timeout_));
 }
 
-void ShardService::tell_all(std::int64_t what) {
+void ShardService::tell_all(Ask what) {
   settle();
   for (int rank = 0; rank < worker_.comm.size(); ++rank) {
     if (rank != worker_.comm.rank()) send_letter(rank, what, 0);
@@ -140,7 +139,7 @@ bool ShardService::pull(Step& step) {
     }
     weights[at].resize(1 + asked.size() * floats_);
     coming.push_back(answers_.recv(std::span(weights[at]), rank, timeout_));
-    send_letter(rank, kPull, asked.size());
+    send_letter(rank, Ask::kPull, asked.size());
     Sent& sent = sent_[at];
     sent.keys = std::move(keys);
     sending_.push_back(asks_.send(sent.keys, rank, timeout_));
@@ -155,7 +154,7 @@ bool ShardService::pull(Step& step) {
     }
   });
   if (weights[kRowsGiver][0] != 0) return true;
-  tell_all(kForget);
+  tell_all(Ask::kForget);
   forget(worker_.comm.rank());
   return false;
 }
@@ -173,7 +172,7 @@ void ShardService::push(const Step& step) {
       take(rank, sent.gradients);
       return;
     }
-    send_letter(rank, kPush, asked.size());
+    send_letter(rank, Ask::kPush, asked.size());
     sending_.push_back(asks_.send(sent.gradients, rank, timeout_));
     traffic_.gradients += sizeof(runtime::Letter) + sent.gradients.size() * sizeof(float);
   });
@@ -187,13 +186,13 @@ void ShardService::flush() {
     const std::span<float> to = std::span(heard).subspan(static_cast<std::size_t>(rank), 1);
     coming.push_back(answers_.recv(to, rank, timeout_));
   }
-  tell_all(kFlush);
+  tell_all(Ask::kFlush);
   wait_for_all(coming);
   settle();
 }
 
 void ShardService::close() {
-  tell_all(kGone);
+  tell_all(Ask::kGone);
   settle();
   std::unique_lock lock(mutex_);
   customers_[static_cast<std::size_t>(worker_.comm.rank())].gone = true;
@@ -209,22 +208,23 @@ void ShardService::close() {
                           to_seconds(timeout_)));
 }
 
-// --- What others ask of this worker, on the listener's thread
+// --- What others ask of this worker, on a thread for each
 
 bool ShardService::heard(int from, const runtime::Letter& letter) {
   const auto n = static_cast<std::size_t>(letter[1]);
+  const auto what = static_cast<Ask>(letter[0]);
   Customer& customer = customers_[static_cast<std::size_t>(from)];
-  if (letter[0] == kPull) {
+  if (what == Ask::kPull) {
     std::vector<std::int32_t> keys(1 + 2 * n);
     asks_.recv(keys, from, timeout_).wait();
     answer(from, give(from, keys));
-  } else if (letter[0] == kPush) {
+  } else if (what == Ask::kPush) {
     std::vector<float> gradients(n * floats_);
     asks_.recv(gradients, from, timeout_).wait();
     take(from, gradients);
-  } else if (letter[0] == kForget) {
+  } else if (what == Ask::kForget) {
     forget(from);
-  } else if (letter[0] == kFlush) {
+  } else if (what == Ask::kFlush) {
     answer(from, {0});
   } else {
     customer.answered.wait();

@@ -1,5 +1,7 @@
-// wide/shard/shard_service.h: sharded training in which nobody waits for a slow worker: a thread of
-// each worker gives out the weights of its shard, and takes gradients, while the worker computes.
+// wide/shard/shard_service.h: sharded training in which nobody waits for a slow worker: threads of
+// each worker give out the weights of its shard, and take gradients, while the worker computes.
+// Each other worker has one of them, so that who is slow to send, or to receive, holds up itself
+// alone.
 //
 //   pull    each asks the keepers of its batch's slots, which answer with the weights of now
 //   push    gradients, in the order of the keys; who sends them goes on
@@ -12,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -24,6 +27,14 @@
 #include "wide/shard/shard_worker.h"
 
 namespace motley::wide {
+
+// A letter: what, and of how many slots.
+//   kPull    keys follow; weights are the answer
+//   kPush    gradients follow
+//   kForget  the batch asked for last will not be pushed
+//   kFlush   answered with a number
+//   kGone    the last one
+enum class Ask : std::int64_t { kPull, kPush, kForget, kFlush, kGone };
 
 class ShardService final : private runtime::Hearer {
  public:
@@ -62,7 +73,7 @@ class ShardService final : private runtime::Hearer {
     std::deque<Asked> asked;
     std::int64_t steps = 0;
     bool gone = false;  // it asks for nothing more
-    // Of the listener's thread.
+    // Of the thread that listens to it.
     std::vector<float> answer;
     Request answered;
   };
@@ -82,8 +93,8 @@ class ShardService final : private runtime::Hearer {
   void forget(int from);
 
   std::vector<std::int32_t> keys_for(const Step& step, std::span<const std::uint32_t> asked) const;
-  void send_letter(int to, std::int64_t what, std::size_t count);
-  void tell_all(std::int64_t what);
+  void send_letter(int to, Ask what, std::size_t count);
+  void tell_all(Ask what);
   // Throws as soon as one has failed, whatever becomes of the others: one that waits for a worker
   // that has given up, because a third has died, would last. Or as soon as that death is heard of.
   void wait_for_all(std::vector<Request>& requests);
@@ -112,7 +123,7 @@ class ShardService final : private runtime::Hearer {
   std::vector<float> shared_;
   std::optional<Error> failure_;
   std::vector<Request>* waited_for_ = nullptr;  // by this worker's own thread
-  std::optional<runtime::Listener> listener_;   // ends first
+  std::list<runtime::Listener> listeners_;      // of one other worker each; end first
 };
 
 }  // namespace motley::wide
