@@ -50,7 +50,6 @@ class ShardedRun::Impl {
     if (pace_ && !done_) pace_->pause();
     collect_state(worker_.comm, worker_.exchange.group(), worker_.map, model_.layout(),
                   worker_.shards, worker_.hot, put);
-    if (pace_ && !done_) pace_->resume(now_.steps);
   }
   void save(const std::string& path) {
     with_survivors([&] {
@@ -74,6 +73,7 @@ class ShardedRun::Impl {
     sum.keys += own.keys;
     sum.late_weights += own.late_weights;
     sum.gradients += own.gradients;
+    sum.copies += own.copies;
     sum.hot += own.hot;
     return sum;
   }
@@ -117,20 +117,9 @@ class ShardedRun::Impl {
         return body();
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kPeerLost) throw;
-        if (pace_) end_without(error);
         go_on_without(error);
       }
     }
-  }
-
-  // What a worker dies of, the others cannot go on without.
-  [[noreturn]] static void end_without(const Error& lost) {
-    throw Error(ErrorCode::kPeerLost,
-                fmt::format("train sharded by partial-reduce: workers that died had the only copy "
-                            "of their features. Begin anew, or average by all-reduce, where there "
-                            "are copies. {}",
-                            lost.what()),
-                lost.ranks());
   }
 
   bool next_own_step() {
@@ -142,7 +131,6 @@ class ShardedRun::Impl {
       }
       pace_->pause();
       end_epoch();
-      if (done_) pace_->close();
     }
     return false;
   }
@@ -218,7 +206,7 @@ class ShardedRun::Impl {
 
   void begin_epoch() {
     if (pace_) {
-      pace_->begin_epoch(now_.steps);
+      pace_->begin_epoch();
     } else {
       order_ = order_of_epoch(train_.rows(), now_.epoch, options_);
     }
@@ -275,7 +263,8 @@ class ShardedRun::Impl {
                     {.loss = model_.options().loss, .weights = validation_->weights});
   }
 
-  // The dead are left out, and all that live stand where the one does that made the fewest steps.
+  // The dead are left out, and all that live stand where the one does that made the fewest steps;
+  // at their own pace, each between two of its own.
   void go_on_without(Error lost) {
     next_.reset();
     while (true) {
@@ -296,6 +285,29 @@ class ShardedRun::Impl {
   }
 
   void meet_again() {
+    // Those that read files or, at their own pace, make a step, are waited for.
+    const CallOptions among_all{.group = &worker_.exchange.group(), .timeout = seconds(3600)};
+    if (pace_) {
+      pace_->leave_out_dead();
+      worker_.comm.barrier(among_all).wait();
+    }
+    end_same_epochs();
+    if (pace_) {
+      pace_->pause();
+    } else {
+      worker_.forget_notes();
+    }
+    hand_over(worker_.comm, worker_.exchange.group(), worker_.map, worker_.shards,
+              {.remembered = best_hot_.empty() ? Remembered::kNothing : Remembered::kStates,
+               .copies = pace_ ? Copies::kMayLag : Copies::kOfOneStep});
+    train_.hold(worker_.map.alive(), model_);
+    if (pace_) pace_->begin_anew();
+    worker_.comm.barrier(among_all).wait();
+  }
+
+  // A step that some have made and others have not is undone; an epoch that some have ended, all
+  // have, with the same report.
+  void end_same_epochs() {
     const Group& group = worker_.exchange.group();
     const std::vector<std::int64_t> own{now_.steps, static_cast<std::int64_t>(reports_.size())};
     std::vector<std::int64_t> all(2 * worker_.members());
@@ -306,12 +318,11 @@ class ShardedRun::Impl {
       fewest = std::min(fewest, all[2 * m]);
       if (all[2 * m + 1] > all[2 * foremost + 1]) foremost = m;
     }
-    if (now_.steps > fewest) {
+    if (!pace_ && now_.steps > fewest) {
       worker_.shards.undo();
       worker_.hot.undo();
       now_ = before_;
     }
-    // The epoch that some have ended and others have not: the same to all.
     static_assert(std::is_trivially_copyable_v<EpochReport>);
     EpochReport last;
     if (!reports_.empty()) last = reports_.back();
@@ -320,11 +331,6 @@ class ShardedRun::Impl {
                    worker_.map.alive()[foremost], {.group = &group})
         .wait();
     if (own[1] < all[2 * foremost + 1]) finish_epoch(last);
-    worker_.forget_notes();
-    hand_over(worker_.comm, group, worker_.map, worker_.shards,
-              best_hot_.empty() ? Remembered::kNothing : Remembered::kStates);
-    train_.hold(worker_.map.alive(), model_);
-    worker_.comm.barrier({.group = &group, .timeout = seconds(3600)}).wait();  // reading may last
   }
 
   TrainOptions options_;

@@ -22,8 +22,7 @@
 // fast workers count more. Keepers answer while they compute, with weights as they are, and step
 // by each worker's gradients when they come; hot features are averaged with the workers that are
 // ready. So it is not the model of one worker, nor the same each time. All wait for each other at
-// the end of an epoch, for a step or two of the slowest. There are no copies: where a worker dies,
-// the others throw kPeerLost.
+// the end of an epoch, for a step or two of the slowest.
 //
 // Death: each shard has ShardOptions::copies keepers, which step it alike, by sums of gradients
 // that the first of them sends the others. Where a worker dies, the others take the step that it
@@ -31,6 +30,15 @@
 // is lost. Its shards go on from their copies, of which new ones are made. Where all keepers of a
 // shard have died, kPeerLost is thrown; then, and where all die, training has to begin anew, or
 // from a model that was saved. The rows of the dead are read again by those that live.
+//
+// With `partial` keepers tell copies the states of features that have changed, after as many
+// batches of gradients, anyone's, as there are workers, or when the message before has arrived, if
+// that is later; at the end of an epoch copies are exact. Where a worker dies, lost are: in its own
+// features what they were stepped by since the last message that arrived was made; there, too, the
+// gradients of the step that each of the others has under way (of two, with Pulls::kOneStepOld); of
+// all others the gradients of its own step under way; and of the hot ones those of its steps that
+// it had averaged with nobody yet. All else is kept. The others end their steps, meet, go on from
+// copies and make new ones; rows that the dead one had made of the epoch, they make again.
 //
 // Each worker holds its parts of the data set (and the whole, where it was read whole and a death
 // would not end training), the dictionary (12 bytes a feature), 16 bytes for each row of all,
@@ -63,8 +71,8 @@ struct ShardOptions {
   std::uint64_t hot = 4096;  // most frequent features, which every worker has
   int copies = 2;            // workers that keep a shard; 1: a death ends training
   Pulls pulls = Pulls::kExact;
-  // Workers do not wait for each other, and hot features are averaged so. Wants copies = 1;
-  // Pulls::kExact then means: after this worker's own gradients have gone.
+  // Workers do not wait for each other, and hot features are averaged so. Pulls::kExact then means:
+  // after this worker's own gradients have gone.
   std::optional<PartialOptions> partial;
   // With `partial`: a keeper leaves out gradients of weights after which each of the others has
   // made more steps than so many, on average; 1 to 1e9.
@@ -80,7 +88,7 @@ struct ShardTraffic {
   std::uint64_t early_weights = 0;  // while the step before computed
   std::uint64_t late_weights = 0;   // with `partial`: all
   std::uint64_t gradients = 0;
-  std::uint64_t copies = 0;  // sums of gradients, for those that keep copies
+  std::uint64_t copies = 0;  // for those that keep them: sums of gradients; with `partial` states
   std::uint64_t hot = 0;
 };
 

@@ -14,7 +14,7 @@
 
 DEFINE_bool(shard, false, "spread the features' weights over the workers");
 DEFINE_uint64(shard_hot, 4096, "most frequent features, which every worker has");
-DEFINE_int32(shard_copies, 2, "workers that keep each other feature; by partial_reduce 1");
+DEFINE_int32(shard_copies, 2, "workers that keep each other feature");
 DEFINE_int32(shard_staleness, 16, "by partial_reduce: steps that others may make meanwhile");
 DEFINE_bool(shard_early, false, "take weights a step old, and never wait for them");
 DECLARE_bool(cache);
@@ -35,10 +35,6 @@ ShardOptions shard_options() {
   o.hot = FLAGS_shard_hot;
   o.copies = FLAGS_shard_copies;
   if (FLAGS_sync == "partial_reduce") {
-    if (is_given("shard_copies") && FLAGS_shard_copies > 1)
-      throw UsageError(
-          "--shard with --sync partial_reduce keeps no copies: leave out their number");
-    o.copies = 1;
     o.partial = PartialOptions{.group_size = FLAGS_group_size};
     o.staleness = FLAGS_shard_staleness;
   }

@@ -5,12 +5,18 @@
 #include <future>
 #include <utility>
 
+#include "comm/error.h"
 #include "wide/train/settle.h"
 
 namespace motley::wide {
 namespace {
 
 constexpr Duration kPatience = seconds(3600);
+
+std::vector<std::uint64_t> sorted(std::vector<std::uint64_t> rows) {
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
 
 }  // namespace
 
@@ -20,12 +26,11 @@ OwnPace::OwnPace(ShardWorker& worker, const ShardRows& rows, const TrainOptions&
       rows_(rows),
       options_(options),
       shards_(shards),
-      service_(worker, shards.staleness * (static_cast<std::int64_t>(worker.members()) - 1)) {}
+      service_(worker, shards.staleness) {}
 
-void OwnPace::begin_epoch(std::int64_t number) {
+void OwnPace::begin_epoch() {
   over_ = false;
-  service_.open(rows_.rows());
-  resume(number);
+  taken_ = 0;
 }
 
 void OwnPace::resume(std::int64_t number) {
@@ -33,23 +38,63 @@ void OwnPace::resume(std::int64_t number) {
   // From then on the controller has others wait for this worker.
   reducer_->announce(number, kPatience);
   reducer_->cancel_announcement();
+  const CallOptions among_all{.group = &worker_.exchange.group(), .timeout = kPatience};
+  std::vector<std::int64_t> taken{static_cast<std::int64_t>(taken_)};
   // Readers of files that are slow, or of what was saved, are waited for.
-  worker_.comm.barrier({.timeout = kPatience}).wait();
+  worker_.comm.all_reduce(taken, ReduceOp::kSum, among_all).wait();
+  const std::uint64_t rows = rows_.rows();
+  const std::uint64_t left = rows - std::min(rows, static_cast<std::uint64_t>(taken[0]));
+  over_ = left == 0;
+  service_.open(left);
+  worker_.comm.barrier(among_all).wait();
+}
+
+void OwnPace::leave_groups() {
+  if (reducer_) reducer_->leave();
+  reducer_.reset();
 }
 
 void OwnPace::pause() {
-  reducer_->leave();
+  leave_groups();
   service_.flush();
-  const std::span<float> state = worker_.hot.state();
   // However long a step of the slowest takes.
-  worker_.comm.all_reduce(state, ReduceOp::kAverage, {.timeout = kPatience, .deterministic = true})
-      .wait();
+  const CallOptions among_all{
+      .group = &worker_.exchange.group(), .timeout = kPatience, .deterministic = true};
+  worker_.comm.barrier(among_all).wait();
+  service_.tell_copies();
+  service_.flush();
+  worker_.comm.all_reduce(worker_.hot.state(), ReduceOp::kAverage, among_all).wait();
+}
+
+void OwnPace::leave_out_dead() {
+  leave_groups();  // others, that wait for one, may end their steps
+  if (next_) {
+    taken_ -= next_->batch.samples.rows();
+    at_ -= next_->batch.samples.rows();
+    next_.reset();
+  }
+  service_.leave_out_dead();
+}
+
+void OwnPace::begin_anew() {
+  service_.begin_anew();
+  if (passes_ == 0) return;
+  // The rest of the pass is what it holds by now, but for what it has been through.
+  order_.resize(at_);
+  const std::vector<std::uint64_t> made = sorted(std::exchange(order_, rows_of_pass(passes_ - 1)));
+  std::erase_if(order_, [&](std::uint64_t row) { return std::ranges::binary_search(made, row); });
+  at_ = 0;
+}
+
+std::vector<std::uint64_t> OwnPace::rows_of_pass(int pass) const {
+  std::vector<std::uint64_t> rows = order_of_epoch(rows_.rows(), pass, options_);
+  std::erase_if(rows, [this](std::uint64_t row) { return !rows_.holds(row); });
+  return rows;
 }
 
 std::span<const std::uint64_t> OwnPace::next_rows() {
   if (at_ == order_.size()) {
-    order_ = order_of_epoch(rows_.rows(), passes_++, options_);
-    std::erase_if(order_, [this](std::uint64_t row) { return !rows_.holds(row); });
+    order_ = rows_of_pass(passes_++);
     at_ = 0;
   }
   return std::span(order_).subspan(at_, std::min(options_.batch_rows, order_.size() - at_));
@@ -64,11 +109,23 @@ std::optional<Step> OwnPace::pulled() {
   over_ = !service_.pull(step);
   if (over_) return std::nullopt;
   at_ += rows.size();
+  taken_ += rows.size();
   slots_asked_ += step.asked.size();
   return step;
 }
 
+// Where a worker has died this step is made all the same, and the next one throws.
+std::optional<Step> OwnPace::pulled_or_none() {
+  try {
+    return pulled();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kPeerLost) throw;
+    return std::nullopt;
+  }
+}
+
 std::optional<OwnPace::Made> OwnPace::step(std::int64_t number) {
+  if (!reducer_) resume(number);
   if (!next_) next_ = pulled();
   if (!next_) return std::nullopt;
   Step step = *std::exchange(next_, std::nullopt);
@@ -76,7 +133,7 @@ std::optional<OwnPace::Made> OwnPace::step(std::int64_t number) {
   std::future<std::optional<Step>> ahead;
   if (shards_.pulls == Pulls::kOneStepOld) {
     ahead = std::async(std::launch::async, [this, number] {
-      std::optional<Step> next = pulled();
+      std::optional<Step> next = pulled_or_none();
       if (shards_.on_ahead) shards_.on_ahead(number);
       return next;
     });

@@ -1,10 +1,6 @@
 #include "wide/shard/shard_service.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
-#include <exception>
 #include <utility>
 
 #include "comm/error.h"
@@ -13,7 +9,25 @@ namespace motley::wide {
 namespace {
 
 constexpr Duration kPatience = seconds(3600);  // with a worker that computes
-constexpr int kRowsGiver = 0;
+
+runtime::Letter letter_of(Ask what, std::size_t slots) {
+  return {static_cast<std::int64_t>(what), static_cast<std::int64_t>(slots)};
+}
+
+// Waits for each, whatever becomes of the others, so that lines to the living stay in order. Throws
+// what went wrong: a death, if it is one, as that may be why the rest did.
+void wait_for_all(std::vector<Request>& requests) {
+  std::optional<Error> failed;
+  for (Request& request : requests) {
+    try {
+      request.wait();
+    } catch (const Error& error) {
+      if (!failed || error.code() == ErrorCode::kPeerLost) failed = error;
+    }
+  }
+  requests.clear();
+  if (failed) throw *failed;
+}
 
 }  // namespace
 
@@ -27,10 +41,11 @@ ShardService::ShardService(ShardWorker& worker, std::int64_t staleness)
       sent_(static_cast<std::size_t>(worker.comm.size())),
       customers_(sent_.size()) {
   publish(worker.hot.state().first(worker.hot.layout().shared * worker.hot.layout().planes));
+  begin_anew();
   for (const int other : worker.comm.world().ranks()) {
     if (other == worker.comm.rank()) continue;
-    listeners_.emplace_back(asks_, std::vector{other}, kPatience,
-                            static_cast<runtime::Hearer&>(*this));
+    listeners_.try_emplace(other, asks_, std::vector{other}, kPatience,
+                           static_cast<runtime::Hearer&>(*this));
   }
 }
 
@@ -39,6 +54,22 @@ ShardService::~ShardService() = default;
 void ShardService::open(std::uint64_t rows) {
   const std::lock_guard lock(mutex_);
   rows_left_ = rows;
+}
+
+void ShardService::leave_out_dead() {
+  const std::vector<int>& alive = worker_.map.alive();
+  std::erase_if(listeners_, [&](const auto& listener) {
+    return !std::ranges::binary_search(alive, listener.first);
+  });
+}
+
+void ShardService::begin_anew() {
+  const std::lock_guard lock(mutex_);
+  for (Customer& customer : customers_) customer.asked.clear();
+  rows_giver_ = worker_.map.alive().front();
+  members_ = static_cast<std::int64_t>(worker_.members());
+  news_.emplace(worker_.map, worker_.comm.rank());
+  telling_.clear();
 }
 
 void ShardService::publish(std::span<const float> shared) {
@@ -55,6 +86,7 @@ ShardTraffic ShardService::traffic() const {
   ShardTraffic traffic = traffic_;
   const std::lock_guard lock(mutex_);
   traffic.late_weights = bytes_given_;
+  traffic.copies = bytes_told_;
   return traffic;
 }
 
@@ -64,9 +96,9 @@ ShardTraffic ShardService::traffic() const {
 template <class Body>
 void ShardService::for_keepers(const Step& step, Body body) const {
   std::size_t begin = 0;
-  for (std::size_t rank = 0; rank < step.asked_counts.size(); ++rank) {
-    const std::size_t n = step.asked_counts[rank];
-    body(static_cast<int>(rank), std::span(step.asked).subspan(begin, n));
+  for (std::size_t member = 0; member < step.asked_counts.size(); ++member) {
+    const std::size_t n = step.asked_counts[member];
+    body(worker_.map.alive()[member], std::span(step.asked).subspan(begin, n));
     begin += n;
   }
 }
@@ -82,52 +114,44 @@ std::vector<std::int32_t> ShardService::keys_for(const Step& step,
 }
 
 void ShardService::check() const {
-  if (failure_) throw *failure_;
-}
-
-void ShardService::wait_for_all(std::vector<Request>& requests) {
-  {
-    const std::lock_guard lock(mutex_);
-    check();
-    waited_for_ = &requests;
-  }
-  std::exception_ptr failed;
-  while (!failed && !requests.empty()) {
-    const std::size_t over = wait_any(requests);
-    try {
-      requests[over].wait();
-    } catch (const Error&) {
-      failed = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(over));
-  }
   const std::lock_guard lock(mutex_);
-  waited_for_ = nullptr;
-  if (!failed) return;
-  check();  // why it was cancelled
-  std::rethrow_exception(failed);
+  if (failure_) throw *failure_;
+  for (const int rank : worker_.map.alive()) {
+    const std::optional<Error>& lost = customers_[static_cast<std::size_t>(rank)].lost;
+    if (lost) throw *lost;
+  }
 }
 
-void ShardService::settle() { wait_for_all(sending_); }
+void ShardService::settle(std::vector<Request>& sending) {
+  try {
+    wait_for_all(sending);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kPeerLost) throw;
+  }
+}
 
-void ShardService::send_letter(int to, Ask what, std::size_t count) {
-  Sent& sent = sent_[static_cast<std::size_t>(to)];
-  sent.letter = {static_cast<std::int64_t>(what), static_cast<std::int64_t>(count)};
-  sending_.push_back(asks_.send(runtime::view_of(sent.letter), to, timeout_));
+void ShardService::post(int to, const Sent& sent, std::vector<Request>& requests) {
+  const std::lock_guard lock(posting_);
+  requests.push_back(asks_.send(std::span<const std::int64_t>(sent.letter), to, timeout_));
+  if (!sent.keys.empty()) requests.push_back(asks_.send(sent.keys, to, timeout_));
+  if (!sent.floats.empty()) requests.push_back(asks_.send(sent.floats, to, timeout_));
 }
 
 void ShardService::tell_all(Ask what) {
-  settle();
-  for (int rank = 0; rank < worker_.comm.size(); ++rank) {
-    if (rank != worker_.comm.rank()) send_letter(rank, what, 0);
+  settle(sending_);
+  for (const int rank : worker_.map.alive()) {
+    if (rank == worker_.comm.rank()) continue;
+    Sent& sent = sent_[static_cast<std::size_t>(rank)];
+    sent = {.letter = letter_of(what, 0)};
+    post(rank, sent, sending_);
   }
 }
 
 bool ShardService::pull(Step& step) {
   worker_.exchange.order_keys(step);
   step.weights.resize(step.batch.slots.size() * floats_);
-  settle();
+  settle(sending_);
+  check();
   std::vector<std::vector<float>> weights(sent_.size());  // whether there are rows, then they
   std::vector<Request> coming;
   for_keepers(step, [&](int rank, std::span<const std::uint32_t> asked) {
@@ -139,11 +163,9 @@ bool ShardService::pull(Step& step) {
     }
     weights[at].resize(1 + asked.size() * floats_);
     coming.push_back(answers_.recv(std::span(weights[at]), rank, timeout_));
-    send_letter(rank, Ask::kPull, asked.size());
-    Sent& sent = sent_[at];
-    sent.keys = std::move(keys);
-    sending_.push_back(asks_.send(sent.keys, rank, timeout_));
-    traffic_.keys += sizeof(runtime::Letter) + sent.keys.size() * sizeof(std::int32_t);
+    traffic_.keys += sizeof(runtime::Letter) + keys.size() * sizeof(std::int32_t);
+    sent_[at] = {.letter = letter_of(Ask::kPull, asked.size()), .keys = std::move(keys)};
+    post(rank, sent_[at], sending_);
   });
   wait_for_all(coming);
   for_keepers(step, [&](int rank, std::span<const std::uint32_t> asked) {
@@ -153,59 +175,54 @@ bool ShardService::pull(Step& step) {
       from += floats_;
     }
   });
-  if (weights[kRowsGiver][0] != 0) return true;
+  const auto giver = static_cast<std::size_t>(worker_.map.alive().front());
+  if (weights[giver][0] != 0) return true;
   tell_all(Ask::kForget);
   forget(worker_.comm.rank());
   return false;
 }
 
 void ShardService::push(const Step& step) {
-  settle();
+  settle(sending_);
   for_keepers(step, [&](int rank, std::span<const std::uint32_t> asked) {
     Sent& sent = sent_[static_cast<std::size_t>(rank)];
-    sent.gradients.resize(asked.size() * floats_);
+    sent = {.letter = letter_of(Ask::kPush, asked.size()), .keys = {}, .floats = {}};
+    sent.floats.resize(asked.size() * floats_);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       std::copy_n(step.gradients.data() + asked[i] * floats_, floats_,
-                  sent.gradients.data() + i * floats_);
+                  sent.floats.data() + i * floats_);
     }
     if (rank == worker_.comm.rank()) {
-      take(rank, sent.gradients);
+      take(rank, sent.floats);
       return;
     }
-    send_letter(rank, Ask::kPush, asked.size());
-    sending_.push_back(asks_.send(sent.gradients, rank, timeout_));
-    traffic_.gradients += sizeof(runtime::Letter) + sent.gradients.size() * sizeof(float);
+    post(rank, sent, sending_);
+    traffic_.gradients += sizeof(runtime::Letter) + sent.floats.size() * sizeof(float);
   });
 }
 
 void ShardService::flush() {
+  settle(sending_);
+  check();
   std::vector<float> heard(sent_.size());
   std::vector<Request> coming;
-  for (int rank = 0; rank < worker_.comm.size(); ++rank) {
+  for (const int rank : worker_.map.alive()) {
     if (rank == worker_.comm.rank()) continue;
     const std::span<float> to = std::span(heard).subspan(static_cast<std::size_t>(rank), 1);
     coming.push_back(answers_.recv(to, rank, timeout_));
   }
   tell_all(Ask::kFlush);
   wait_for_all(coming);
-  settle();
+  settle(sending_);
 }
 
-void ShardService::close() {
-  tell_all(Ask::kGone);
-  settle();
-  std::unique_lock lock(mutex_);
-  customers_[static_cast<std::size_t>(worker_.comm.rank())].gone = true;
-  const auto all_gone = [this] {
-    return std::ranges::all_of(customers_, [](const Customer& c) { return c.gone; });
-  };
-  const bool ended = changed_.wait_for(lock, timeout_, all_gone);
-  check();
-  if (ended) return;
-  throw Error(ErrorCode::kTimeout,
-              fmt::format("train sharded: after {:.1f} s not all workers have ended. Check the "
-                          "others, or raise the timeout",
-                          to_seconds(timeout_)));
+void ShardService::tell_copies() {
+  for (auto& [keeper, telling] : telling_) settle(telling.requests);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const int keeper : news_->keepers()) tell(keeper, telling_[keeper]);
+  }
+  for (auto& [keeper, telling] : telling_) settle(telling.requests);
 }
 
 // --- What others ask of this worker, on a thread for each
@@ -213,38 +230,36 @@ void ShardService::close() {
 bool ShardService::heard(int from, const runtime::Letter& letter) {
   const auto n = static_cast<std::size_t>(letter[1]);
   const auto what = static_cast<Ask>(letter[0]);
-  Customer& customer = customers_[static_cast<std::size_t>(from)];
   if (what == Ask::kPull) {
     std::vector<std::int32_t> keys(1 + 2 * n);
     asks_.recv(keys, from, timeout_).wait();
     answer(from, give(from, keys));
   } else if (what == Ask::kPush) {
     std::vector<float> gradients(n * floats_);
-    asks_.recv(gradients, from, timeout_).wait();
+    if (n > 0) asks_.recv(gradients, from, timeout_).wait();
     take(from, gradients);
+  } else if (what == Ask::kCopy) {
+    std::vector<std::int32_t> slots(n);
+    std::vector<float> states(n * slot_floats(worker_.hot.layout()));
+    asks_.recv(slots, from, timeout_).wait();
+    asks_.recv(states, from, timeout_).wait();
+    put_copies(slots, states);
   } else if (what == Ask::kForget) {
     forget(from);
-  } else if (what == Ask::kFlush) {
-    answer(from, {0});
   } else {
-    customer.answered.wait();
-    const std::lock_guard lock(mutex_);
-    customer.gone = true;
-    changed_.notify_all();
-    return false;
+    answer(from, {0});
   }
   return true;
 }
 
-// Without the features that it kept nothing goes on.
 void ShardService::lost(int from, const Error& error) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = error;
-  if (waited_for_ != nullptr) {
-    for (Request& request : *waited_for_) request.cancel();
+  if (error.code() == ErrorCode::kPeerLost) {
+    customers_[static_cast<std::size_t>(from)].lost =
+        Error(ErrorCode::kPeerLost, error.what(), {from});
+  } else if (!failure_) {
+    failure_ = error;
   }
-  customers_[static_cast<std::size_t>(from)].gone = true;
-  changed_.notify_all();
 }
 
 void ShardService::answer(int to, std::vector<float> floats) {
@@ -262,7 +277,7 @@ std::vector<float> ShardService::give(int to, std::span<const std::int32_t> keys
     asked.entries.push_back(static_cast<std::int16_t>(entries));
   std::vector<float> out(1 + n * floats_);
   const std::lock_guard lock(mutex_);
-  if (worker_.comm.rank() == kRowsGiver && rows_left_ > 0) {
+  if (worker_.comm.rank() == rows_giver_ && rows_left_ > 0) {
     out[0] = 1;
     rows_left_ -= std::min(rows_left_, static_cast<std::uint64_t>(keys[0]));
   }
@@ -286,7 +301,7 @@ void ShardService::take(int from, std::span<const float> gradients) {
   Customer& customer = customers_[static_cast<std::size_t>(from)];
   const Asked asked = std::move(customer.asked.front());
   customer.asked.pop_front();
-  const bool too_old = steps_ - customer.steps - asked.others > staleness_;
+  const bool too_old = steps_ - customer.steps - asked.others > staleness_ * (members_ - 1);
   ++steps_;
   ++customer.steps;
   if (too_old) {
@@ -297,6 +312,45 @@ void ShardService::take(int from, std::span<const float> gradients) {
       .slots = asked.slots, .entries = asked.entries, .gradients = gradients.data()};
   worker_.shards.add_up({&pushed, 1});
   worker_.shards.apply(shared_.data());
+  news_->changed(asked.slots);
+  for (const int keeper : news_->keepers()) {
+    Telling& telling = telling_[keeper];
+    ++telling.pushes;
+    const bool is_time = telling.pushes >= static_cast<std::size_t>(members_);
+    if (is_time && is_there(telling)) tell(keeper, telling);
+  }
+}
+
+void ShardService::put_copies(std::span<const std::int32_t> slots, std::span<const float> states) {
+  const std::size_t n = slot_floats(worker_.hot.layout());
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    worker_.shards.put(static_cast<std::uint64_t>(slots[i]), states.data() + i * n);
+}
+
+void ShardService::tell(int keeper, Telling& telling) {
+  telling.pushes = 0;
+  SlotStates news = news_->take(keeper, worker_.shards, worker_.hot.layout());
+  if (news.slots.empty()) return;
+  telling.sent = {.letter = letter_of(Ask::kCopy, news.slots.size()),
+                  .keys = std::move(news.slots),
+                  .floats = std::move(news.states)};
+  post(keeper, telling.sent, telling.requests);
+  bytes_told_ += sizeof(runtime::Letter) + telling.sent.keys.size() * sizeof(std::int32_t) +
+                 telling.sent.floats.size() * sizeof(float);
+}
+
+// What was told last. Whether its keeper has died, those say that wait for its answers.
+bool ShardService::is_there(Telling& telling) {
+  while (!telling.requests.empty()) {
+    try {
+      if (!telling.requests.back().test()) return false;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kPeerLost && !failure_) failure_ = error;
+    }
+    telling.requests.pop_back();
+  }
+  return true;
 }
 
 }  // namespace motley::wide

@@ -5,16 +5,20 @@
 //
 //   pull    each asks the keepers of its batch's slots, which answer with the weights of now
 //   push    gradients, in the order of the keys; who sends them goes on
-//   flush   answered when all that this worker has pushed before is applied
+//   copies  keepers tell those that keep copies of what has changed: after as many pushes as there
+//           are workers, or when what they told last is there, whichever is later
+//   flush   answered when all that this worker has sent before is applied
 //
-// Worker 0 hands out the rows of an epoch besides: a worker that asks it for weights is told
-// whether there are any left.
+// The first worker that lives hands out the rows of an epoch besides: one that asks it for weights
+// is told whether there are any left.
+//
+// A worker that dies is missed by those that ask it: pull() and flush() throw, and then all that
+// live have to meet; until they have left it out, they answer each other as before.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -24,6 +28,7 @@
 #include "comm/request.h"
 #include "runtime/lines.h"
 #include "runtime/listener.h"
+#include "wide/shard/copy_news.h"
 #include "wide/shard/shard_worker.h"
 
 namespace motley::wide {
@@ -31,30 +36,38 @@ namespace motley::wide {
 // A letter: what, and of how many slots.
 //   kPull    keys follow; weights are the answer
 //   kPush    gradients follow
+//   kCopy    slots follow, and their states
 //   kForget  the batch asked for last will not be pushed
 //   kFlush   answered with a number
-//   kGone    the last one
-enum class Ask : std::int64_t { kPull, kPush, kForget, kFlush, kGone };
+enum class Ask : std::int64_t { kPull, kPush, kCopy, kForget, kFlush };
 
 class ShardService final : private runtime::Hearer {
  public:
-  // All workers make one, in the same order as their other calls. `worker`, each of whose shards
-  // has one keeper, must outlive it; others may use its shards while this is open. Gradients of
-  // weights that are older than `staleness` steps of others are left out.
+  // All workers make one, in the same order as their other calls. `worker` must outlive it; others
+  // may use its shards while this is open. Gradients of weights after which each of the others has
+  // made more steps than `staleness`, on average, are left out.
   ShardService(ShardWorker& worker, std::int64_t staleness);
   ~ShardService();
 
-  // Of worker 0: that many rows are to be handed out. Of others nothing.
+  // Of the first worker that lives: that many rows are to be handed out. Of others nothing.
   void open(std::uint64_t rows);
 
   // The weights of step.batch. False where no rows are left: then it must not be trained on.
+  // Throws kPeerLost where a worker has died that was not left out yet; whatever is asked then,
+  // it does so again.
   // pull() and what follows: one thread at a time.
   bool pull(Step& step);
-  // The gradients of batches, in the order in which they were pulled.
+  // The gradients of batches, in the order in which they were pulled. Those that go to one that has
+  // died are lost.
   void push(const Step& step);
   void flush();
-  // All workers call it, after which none calls anything else. Waits for them.
-  void close();
+  // Where nobody pushes: copies here become like what they are copies of, with others' flush().
+  void tell_copies();
+
+  // Those that are not in the worker's map any more are not heard any more. Then all that live
+  // flush() what they have sent; then they begin_anew(), before the next pull().
+  void leave_out_dead();
+  void begin_anew();
 
   // What all samples share, by which gradients are applied from now on.
   void publish(std::span<const float> shared);
@@ -72,16 +85,21 @@ class ShardService final : private runtime::Hearer {
   struct Customer {
     std::deque<Asked> asked;
     std::int64_t steps = 0;
-    bool gone = false;  // it asks for nothing more
+    std::optional<Error> lost;  // it asks for nothing more, as it is dead
     // Of the thread that listens to it.
     std::vector<float> answer;
     Request answered;
   };
-  // What is on its way to one keeper.
+  // What is on its way to one worker.
   struct Sent {
     runtime::Letter letter{};
     std::vector<std::int32_t> keys;
-    std::vector<float> gradients;
+    std::vector<float> floats;
+  };
+  struct Telling {
+    Sent sent;
+    std::vector<Request> requests;
+    std::size_t pushes = 0;  // since
   };
 
   bool heard(int from, const runtime::Letter& letter) override;
@@ -92,20 +110,23 @@ class ShardService final : private runtime::Hearer {
   // The last batch that it asked for is none.
   void forget(int from);
 
+  void put_copies(std::span<const std::int32_t> slots, std::span<const float> states);
+  // mutex_ is held.
+  void tell(int keeper, Telling& telling);
+  bool is_there(Telling& telling);
+
   std::vector<std::int32_t> keys_for(const Step& step, std::span<const std::uint32_t> asked) const;
-  void send_letter(int to, Ask what, std::size_t count);
+  // The letter and what follows it, whatever thread else sends to that worker.
+  void post(int to, const Sent& sent, std::vector<Request>& requests);
   void tell_all(Ask what);
-  // Throws as soon as one has failed, whatever becomes of the others: one that waits for a worker
-  // that has given up, because a third has died, would last. Or as soon as that death is heard of.
-  void wait_for_all(std::vector<Request>& requests);
-  void check() const;  // throws what lost() was told first; mutex_ is held
-  // Until all that was sent before is there.
-  void settle();
+  void check() const;
+  // Until all that was sent before is there. Not to the dead: who waits for answers is told.
+  void settle(std::vector<Request>& sending);
   template <class Body>
   void for_keepers(const Step& step, Body body) const;
 
   ShardWorker& worker_;
-  std::int64_t staleness_;
+  std::int64_t staleness_;  // of each of the others
   Duration timeout_;
   std::size_t floats_;  // of a slot on its way
   runtime::Lines asks_, answers_;
@@ -113,17 +134,22 @@ class ShardService final : private runtime::Hearer {
   std::vector<Sent> sent_;        // by rank
   std::vector<Request> sending_;  // of it
 
-  mutable std::mutex mutex_;  // of the worker's shards and of the rest
-  std::condition_variable changed_;
+  mutable std::mutex mutex_;         // of the worker's shards and of the rest
   std::vector<Customer> customers_;  // by rank, this one's among them
   std::int64_t steps_ = 0;           // of all
   std::uint64_t rows_left_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint64_t bytes_given_ = 0;
   std::vector<float> shared_;
-  std::optional<Error> failure_;
-  std::vector<Request>* waited_for_ = nullptr;  // by this worker's own thread
-  std::list<runtime::Listener> listeners_;      // of one other worker each; end first
+  std::optional<Error> failure_;  // that is no death
+  int rows_giver_ = 0;
+  std::int64_t members_ = 0;
+  std::optional<CopyNews> news_;
+  std::map<int, Telling> telling_;  // by keeper
+  std::uint64_t bytes_told_ = 0;
+
+  std::mutex posting_;                          // of each letter with what follows it
+  std::map<int, runtime::Listener> listeners_;  // of one other worker each; end first
 };
 
 }  // namespace motley::wide

@@ -53,6 +53,16 @@ class Shards {
     read_weights(shard.layout, shard.state.data(), map_.place_of(slot), to);
   }
 
+  // All of a slot's state: [slot_floats()].
+  void take(std::uint64_t slot, float* to) const {
+    const Shard& shard = shards_.at(map_.shard_of(slot));
+    take_slot(shard.layout, shard.state.data(), map_.place_of(slot), to);
+  }
+  void put(std::uint64_t slot, const float* from) {
+    Shard& shard = shards_.at(map_.shard_of(slot));
+    put_slot(shard.layout, from, map_.place_of(slot), shard.state.data());
+  }
+
   // Keeps the state as it is now, beside it; and puts it back.
   void remember() {
     for (auto& [number, shard] : shards_) shard.best = shard.state;

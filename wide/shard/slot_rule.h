@@ -46,25 +46,35 @@ inline void read_weights(const Layout& layout, const float* state, std::uint64_t
   to[factors] = state[layout.linear(place)];
 }
 
+// All of a slot's state, to and from where it stands alone: [slot_floats()].
+inline std::size_t slot_floats(const Layout& layout) noexcept {
+  return layout.linear_stride() + layout.factors_stride();
+}
+inline void take_slot(const Layout& layout, const float* state, std::uint64_t place, float* to) {
+  std::copy_n(state + layout.linear(place), layout.linear_stride(), to);
+  std::copy_n(state + layout.factors_of(place), layout.factors_stride(),
+              to + layout.linear_stride());
+}
+inline void put_slot(const Layout& layout, const float* from, std::uint64_t place, float* state) {
+  std::copy_n(from, layout.linear_stride(), state + layout.linear(place));
+  std::copy_n(from + layout.linear_stride(), layout.factors_stride(),
+              state + layout.factors_of(place));
+}
+
 // What the rule kept of slots before it changed them.
 class SlotsBefore {
  public:
   void clear() noexcept { places_.clear(); }
   void keep(const Layout& layout, const float* state, std::uint32_t place) {
     places_.push_back(place);
-    const std::size_t linear = layout.linear_stride(), factors = layout.factors_stride();
-    floats_.resize(std::max(floats_.size(), places_.size() * (linear + factors)));
-    float* const to = floats_.data() + (places_.size() - 1) * (linear + factors);
-    std::copy_n(state + layout.linear(place), linear, to);
-    std::copy_n(state + layout.factors_of(place), factors, to + linear);
+    const std::size_t n = slot_floats(layout);
+    floats_.resize(std::max(floats_.size(), places_.size() * n));
+    take_slot(layout, state, place, floats_.data() + (places_.size() - 1) * n);
   }
   void restore(const Layout& layout, float* state) {
-    const std::size_t linear = layout.linear_stride(), factors = layout.factors_stride();
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      const float* const from = floats_.data() + i * (linear + factors);
-      std::copy_n(from, linear, state + layout.linear(places_[i]));
-      std::copy_n(from + linear, factors, state + layout.factors_of(places_[i]));
-    }
+    const std::size_t n = slot_floats(layout);
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      put_slot(layout, floats_.data() + i * n, places_[i], state);
     clear();
   }
 

@@ -37,8 +37,6 @@ TrainOptions settled_for_shards(TrainOptions o, const ShardOptions& shards, doub
   if (o.batch_rows < 2) refuse("batch_rows", static_cast<double>(o.batch_rows), "at least 2");
   if (shards.copies < 1) refuse("copies", shards.copies, "at least 1");
   if (shards.partial) {
-    if (shards.copies > 1)
-      refuse("copies", shards.copies, "1 where workers do not wait for each other");
     if (shards.staleness < 1 || shards.staleness > kMaxStaleness)
       refuse("staleness", static_cast<double>(shards.staleness), "from 1 to 1e9");
   }

@@ -175,22 +175,23 @@ void collect_state(Communicator& comm, const Group& group, const ShardMap& map,
 }
 
 void hand_over(Communicator& comm, const Group& group, const ShardMap& map, Shards& shards,
-               Remembered remembered) {
+               const HandOver& how) {
   const std::vector<std::int8_t> kept = gather_kept(comm, group, map, shards);
   const auto keeps = [&](int rank, int shard) {
     return kept[static_cast<std::size_t>(group.index_of(rank) * map.shards() + shard)] != 0;
   };
   for (int shard = 0; shard < map.shards(); ++shard) {
-    const auto from = std::ranges::find_if(group.ranks(), [&](int r) { return keeps(r, shard); });
-    if (from == group.ranks().end()) {
+    const std::vector<int> keepers = map.keepers(shard);
+    const auto from = std::ranges::find_if(keepers, [&](int r) { return keeps(r, shard); });
+    if (from == keepers.end()) {
       throw Error(ErrorCode::kPeerLost,
                   fmt::format("train: all workers that kept shard {} of {} have died. Train anew, "
                               "with more copies of shards",
                               shard, map.shards()));
     }
-    for (const int to : map.keepers(shard)) {
-      if (!keeps(to, shard))
-        send_shard(comm, group, shards, shard, {.from = *from, .to = to}, remembered);
+    for (const int to : keepers) {
+      if (to != *from && (!keeps(to, shard) || how.copies == Copies::kMayLag))
+        send_shard(comm, group, shards, shard, {.from = *from, .to = to}, how.remembered);
     }
   }
 }

@@ -16,11 +16,16 @@ void collect_state(Communicator& comm, const Group& group, const ShardMap& map,
                    const Layout& layout, const Shards& shards, const HotBlock& hot,
                    const Model::PutFloats& put);
 
-// All members call it, whose shards are of one step. Who is a keeper of a shard and lacks it gets
-// it from one that has it, with what is remembered, if anything is. Throws kPeerLost, on all, where
-// nobody has it.
+// All members call it. Who is a keeper of a shard and lacks it gets it from the first keeper that
+// has it, with what is remembered, if anything is; so do those that have it, where copies may lag
+// behind. Throws kPeerLost, on all, where nobody has it.
 enum class Remembered : std::uint8_t { kNothing, kStates };
+enum class Copies : std::uint8_t { kOfOneStep, kMayLag };
+struct HandOver {
+  Remembered remembered;
+  Copies copies;
+};
 void hand_over(Communicator& comm, const Group& group, const ShardMap& map, Shards& shards,
-               Remembered remembered);
+               const HandOver& how);
 
 }  // namespace motley::wide
