@@ -1,11 +1,12 @@
 // Large collectives that do not reduce, and those of blocks that vary: members take blocks from
 // where the others have them.
 //
-// From buffers that they see, they take them there, and from others too in the first calls of a
-// size, where they can read those. Otherwise a member lays out piece k of its
-// blocks while the others take piece k - 1; two turns of slots alternate, so nobody lays out piece
-// k before all have taken piece k - 2. In place that is safe too: what arrives overwrites pieces
-// that have been laid out.
+// Where all members' buffers are seen by all, and are to be replaced, blocks are swapped
+// (shm_swap.cc). From buffers that they see, they take them there, and from others too in the first
+// calls of a size, where they can read those. Otherwise a member lays out piece k of its blocks
+// while the others take piece k - 1; two turns of slots alternate, so nobody lays out piece k
+// before all have taken piece k - 2. In place that is safe too: what arrives overwrites pieces that
+// have been laid out.
 //
 // Where every block has a length of its own, the giver shows a table in front of its slots: of each
 // member's block how long it is and where it lies.
@@ -90,13 +91,16 @@ void ShmTeam::show_table(ShmRun& run) {
 
 bool ShmTeam::exchange(ShmRun& run) {
   bool moved = false;
-  if (run.to_give != 0 && run.given == 0) moved = give_blocks(run);
+  const bool may_swap = replaces(run, run.offer);
+  if (run.to_give != 0 && run.given == 0 && !may_swap) moved = give_blocks(run);
   if (!run.decided) {
     if (!find_all(run)) return moved;
     take_offers(run);
-    if (!find_sources(run)) return true;
+    run.in_place = swaps(run);
+    if (!run.in_place && !find_sources(run)) return true;
     run.decided = moved = true;
   }
+  if (run.in_place) return swap(run) || moved;
   for (std::uint32_t round = 0; run.done < run.pieces; ++run.done, run.step = 0, moved = true) {
     if (++round > kMostRounds) return true;
     while (run.given < std::min(run.done + 2, run.to_give)) {
@@ -110,7 +114,8 @@ bool ShmTeam::exchange(ShmRun& run) {
   }
   streams_done();
   // Others may still read our buffer.
-  const bool shown = run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0;
+  const bool shown =
+      (run.offer.in != ShmRun::Offer::kPrivate && !may_swap) || run.offer.address != 0;
   if (shown && !all_have(run, &ShmSeat::taken, run.pieces)) return moved;
   run.state = TeamRun::State::kDone;
   return true;
@@ -183,7 +188,7 @@ bool ShmTeam::take_block(ShmRun& run, int from) {
   }
   ShmRun::Source& source = run.sources[at(from)];
   const ShmRun::Offer& offer = run.offers[at(from)];
-  if (offer.in != ShmRun::Offer::kPrivate) {
+  if (offer.in != ShmRun::Offer::kPrivate && !replaces(run, offer)) {
     copy_out(run, to, heap_at(run, from, offer.in + source.in + begin, bytes), bytes);
     return still_there(run, from);
   }

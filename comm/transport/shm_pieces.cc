@@ -57,10 +57,10 @@ void ShmTeam::show_offer(ShmRun& run) {
   const ConstView in = run.call.in;
   const View out = run.call.out;
   const bool has_in = reduces(kind) || run.offer.longest != 0;
-  // What arrives in place would overwrite what others still have to read.
+  // What arrives in place would overwrite what others still have to read, unless they exchange it.
   const bool overwritten =
       (kind == CallKind::kAllToAll || kind == CallKind::kAllToAllV) && in.data == out.data;
-  if (has_in && !overwritten) {
+  if (has_in && (!overwritten || kind == CallKind::kAllToAll)) {
     run.offer.in = heap_->offset_of(in.data, in.size_bytes()).value_or(ShmRun::Offer::kPrivate);
   }
   if (out.count != 0) {
@@ -71,7 +71,8 @@ void ShmTeam::show_offer(ShmRun& run) {
     const std::uint64_t address = reinterpret_cast<std::uintptr_t>(in.data);
     if (peer(rank_).rest.can_be_read(address, in.size_bytes())) run.offer.address = address;
   }
-  if (run.offer.in != ShmRun::Offer::kPrivate || run.offer.address != 0) run.to_give = 0;
+  const bool is_read = run.offer.in != ShmRun::Offer::kPrivate && !replaces(run, run.offer);
+  if (is_read || run.offer.address != 0) run.to_give = 0;
   std::memcpy(run.line, &run.offer, sizeof(run.offer));
   run.line_bytes = sizeof(run.offer);
   ShmSeat& shown = own(run);

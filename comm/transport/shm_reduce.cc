@@ -23,7 +23,6 @@ constexpr std::size_t kTile = 8 << 10;  // stays in the first cache
 // Where results go around the caches: so short that the processor reads the next tile while it
 // still writes this one. What was just read is stored through them: its lines are there already.
 constexpr std::size_t kStreamTile = 512;
-constexpr std::size_t kMoveInPlace = 512 << 10;     // done at once, between two looks at the others
 constexpr std::size_t kStreamResult = 8 << 20;      // from this on results do not fit in caches
 constexpr std::size_t kStreamFromSlots = 16 << 20;  // nor do the buffers of all members
 

@@ -14,6 +14,7 @@ inline constexpr std::size_t kLongestPiece = 256 << 10;  // of a block
 inline constexpr std::size_t kShortestPiece = 32 << 10;  // a shorter one is not worth the waits
 inline constexpr std::size_t kAllSlots = 8 << 20;        // of all members: they stay in caches
 inline constexpr std::size_t kFewPieces = 16;            // of a block, however long those are then
+inline constexpr std::size_t kMoveInPlace = 512 << 10;   // done between two looks at the others
 
 constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -79,10 +80,10 @@ struct ShmRun final : TeamRun {
   std::uint32_t value = 0;
 
   // Kinds that go on for a while (shm_reduce.cc, shm_exchange.cc).
-  Offer offer;                // ours
-  std::vector<Offer> offers;  // by index, once `decided`
-  bool decided = false;       // all members are found, and `in_place` is set
-  bool in_place = false;
+  Offer offer;                  // ours
+  std::vector<Offer> offers;    // by index, once `decided`
+  bool decided = false;         // all members are found, and `in_place` is set
+  bool in_place = false;        // nothing is laid out: all members' buffers are seen by all
   std::size_t block = 0;        // of each member, in bytes; the last may be shorter
   std::size_t piece = 0;        // of a block, in bytes
   std::size_t turn = 0;         // exchange: bytes of slots that a piece of all blocks takes
@@ -92,7 +93,7 @@ struct ShmRun final : TeamRun {
   std::uint32_t done = 0;       // pieces all done with
   int step = 0;                 // in the piece under way: members done with
   std::byte* slots = nullptr;   // where pieces are laid out
-  std::size_t progress = 0;     // in place: bytes of the own block done with
+  std::size_t progress = 0;     // in place: bytes of the block under way done with
   std::vector<Block> gives;     // exchange: the block of `in` for each member, by index
   std::vector<Block> gets;      // exchange: the block of `out` from each
   std::vector<Source> sources;  // exchange: of that, at the giver; once `decided`

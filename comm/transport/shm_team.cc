@@ -114,7 +114,7 @@ ShmRun& ShmTeam::new_run(const TeamCall& call) {
   run.found = 0;
   run.news = false;
   run.awaited = nullptr;
-  run.decided = false;
+  run.decided = run.in_place = false;
   run.line_from = run.line;
   run.line_bytes = 0;
   run.offer = {};
@@ -215,7 +215,7 @@ void ShmTeam::end(TeamRun& team_run, const Error*) noexcept {
       own(run).key.store(run.key | ShmBoard::kGivenUp, std::memory_order_seq_cst);
       mine.state = Seat::kGivenUp;
       mine.given_up = clock_.now();
-      if (run.way == ShmRun::Way::kReduce && !writers_stop(run)) {
+      if (run.way != ShmRun::Way::kAtOnce && !writers_stop(run)) {
         if (run.offer.out != ShmRun::Offer::kPrivate) {
           heap_->detach(run.call.out.data, run.call.out.size_bytes());
         }

@@ -1,10 +1,11 @@
 // comm/transport/shm_team.h: collectives of ranks that map each other's memory.
 //
 // Every member shows its part on its board (shm_board.h), finds the others' and takes what it
-// needs. A rank writes to its own memory only, but for results of an all-reduce or reduce: those of
-// buffers from allocate() are stored right where they belong, in the other members' buffers, and
-// those of two members in the slots that the pieces came from. A member that gives up says so, and
-// keeps that memory from whoever does not stop writing to it.
+// needs. A rank writes to its own memory only, but for results of an all-reduce or reduce, and for
+// an all-to-all in place: those of buffers from allocate() are stored right where they belong, in
+// the other members' buffers, and those of two members that reduce others in the slots that the
+// pieces came from. A member that gives up says so, and keeps that memory from whoever does not
+// stop writing to it.
 //
 // Three ways, by size and by where the buffers are:
 //   at once     up to some KiB, unless blocks vary: each shows all it has, in the line of its key,
@@ -134,7 +135,7 @@ class ShmTeam final : public Team {
     return board_->seats[static_cast<std::size_t>(run.seat)];
   }
 
-  // --- the ways (shm_pieces.cc, shm_at_once.cc, shm_reduce.cc, shm_exchange.cc) ------------------
+  // --- the ways (shm_pieces.cc, shm_at_once.cc, shm_reduce.cc, shm_exchange.cc, shm_swap.cc) -----
   using Count = std::atomic<std::uint32_t> ShmSeat::*;
 
   // More than any block has.
@@ -190,6 +191,11 @@ class ShmTeam final : public Team {
   bool find_sources(ShmRun& run);
   bool give_blocks(ShmRun& run);
   bool take_block(ShmRun& run, int from);
+
+  static bool replaces(const ShmRun& run, const ShmRun::Offer& offer) noexcept;
+  static bool swaps(const ShmRun& run) noexcept;
+  bool swap(ShmRun& run);
+  void swap_part(ShmRun& run);
 
   const int rank_;
   const bool spins_;

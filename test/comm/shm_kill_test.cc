@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-enum class Traffic { kSmall, kPieces, kInPlace, kExchange, kDirect };
+enum class Traffic { kSmall, kPieces, kInPlace, kExchange, kSwap, kDirect };
 
 Communicator join(const std::string& controller, int rank) {
   Options options;
@@ -34,12 +34,14 @@ Communicator join(const std::string& controller, int rank) {
   return Communicator::join(options);
 }
 
-// Makes calls until one fails; returns what it says.
+// Makes calls, of other values each, until one fails; returns what it says.
 Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
   const std::vector<float> apart(traffic == Traffic::kDirect ? data.count : 0);
   const auto step = [&](int i) {
     const CallOptions options{.timeout = timeout};
-    if (traffic == Traffic::kExchange) return comm.all_to_all(ConstView(data), data, options);
+    if (traffic == Traffic::kExchange || traffic == Traffic::kSwap) {
+      return comm.all_to_all(ConstView(data), data, options);
+    }
     if (traffic == Traffic::kDirect) {  // of sizes that come up for the first time, for a while
       const auto n = static_cast<std::size_t>(kRanks) << (18 - i / 8 % 5);
       return comm.all_to_all(ConstView(apart).slice(0, n), data.slice(0, n), options);
@@ -48,7 +50,11 @@ Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
     return comm.all_reduce(data, ReduceOp::kMax, options);
   };
   try {
-    for (int i = 0;; ++i) step(i).wait();
+    for (int i = 0;; ++i) {
+      const auto values = data.as<float>();
+      std::fill(values.begin(), values.end(), static_cast<float>(i % 1000 * kRanks + comm.rank()));
+      step(i).wait();
+    }
   } catch (const Error& error) {
     return error;
   }
@@ -56,7 +62,8 @@ Error fail(Communicator& comm, Traffic traffic, View data, Duration timeout) {
 
 SharedBuffer buffer_for(Communicator& comm, Traffic traffic) {
   const std::size_t bytes = traffic == Traffic::kSmall ? 12 : 12 << 20;
-  return traffic == Traffic::kInPlace ? comm.allocate(bytes) : SharedBuffer::of_own_memory(bytes);
+  const bool shared = traffic == Traffic::kInPlace || traffic == Traffic::kSwap;
+  return shared ? comm.allocate(bytes) : SharedBuffer::of_own_memory(bytes);
 }
 
 // What the processes of a job tell each other.
@@ -135,19 +142,24 @@ TEST_P(ShmKill, EverySurvivorNamesTheRankThatWasKilled) {
 }
 
 std::string name_of(const testing::TestParamInfo<Traffic>& traffic) {
-  const char* const names[] = {"Small", "Pieces", "InPlace", "Exchange", "Direct"};
+  const char* const names[] = {"Small", "Pieces", "InPlace", "Exchange", "Swap", "Direct"};
   return names[static_cast<int>(traffic.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Traffic, ShmKill,
                          testing::Values(Traffic::kSmall, Traffic::kPieces, Traffic::kInPlace,
-                                         Traffic::kExchange, Traffic::kDirect),
+                                         Traffic::kExchange, Traffic::kSwap, Traffic::kDirect),
+                         name_of);
+
+class ShmStop : public testing::TestWithParam<Traffic> {};
+
+INSTANTIATE_TEST_SUITE_P(Traffic, ShmStop, testing::Values(Traffic::kInPlace, Traffic::kSwap),
                          name_of);
 
 // The stopped rank is in the middle of writing to the others' buffers, and goes on with that when
 // they have long returned.
-TEST(ShmStop, NothingIsWrittenAfterACallHasFailed) {
-  Job job(Traffic::kInPlace, seconds(0.3), [](const Error& error, Communicator& comm, View data) {
+TEST_P(ShmStop, NothingIsWrittenAfterACallHasFailed) {
+  Job job(GetParam(), seconds(0.3), [](const Error& error, Communicator& comm, View data) {
     if (comm.rank() == 1) pause();  // it may fail as it likes, or not: it is killed in the end
     if (error.code() != ErrorCode::kTimeout) return false;
     const std::vector<std::byte> at_once(data.bytes().begin(), data.bytes().end());

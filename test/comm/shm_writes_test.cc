@@ -1,6 +1,6 @@
-// Two members of a reduction store results in each other's slots: these are kept from a member that
-// does not stop writing to them, and nobody writes to those of one that has given up. One member is
-// a team, the other a board and a heap that a test writes to.
+// Members write to each other's memory: two of a reduction to slots, and all to buffers in place.
+// That is kept from a member that does not stop writing to it, and nobody writes to that of one
+// that has given up. One member is a team, the other a board and a heap that a test writes to.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,29 +21,31 @@ using testing::Each;
 constexpr std::size_t kHeap = 4 << 20;
 constexpr std::size_t kCount = 64 << 10;  // of floats: a piece for each member
 
-class ShmSlots : public testing::Test {
+class ShmWrites : public testing::Test {
  protected:
-  ShmSlots()
+  ShmWrites()
       : plan_{.rank = 1, .size = 2, .payload_bytes = 64},
         peer_(ShmSegment::create(plan_, kHeap)),
         theirs_(ShmSegment::open(peer_.address(), plan_)),
-        heap_(std::make_shared<ShmHeap>(
-            ShmSegment::create({.rank = 0, .size = 2, .payload_bytes = 64}, kHeap))),
+        heap_(std::make_shared<ShmHeap>(ShmSegment::create(own_plan_, kHeap))),
         team_(0, heap_, {nullptr, &theirs_}, {.cores = 2, .spins = false, .reads_private = false},
               clock_) {}
 
   // The next all-reduce, in which the peer shows what it gives, `theirs`, and we begin.
   TeamRun& begin(float theirs, std::uint32_t given = 1) {
+    std::fill_n(laid_out(), kCount / 2, theirs);
+    return begin(CallKind::kAllReduce, in_, out_, {}, given);
+  }
+  TeamRun& begin(CallKind kind, ConstView in, View out, const ShmRun::Offer& offer,
+                 std::uint32_t given) {
     call_ = {.id = {group_.tag(), group_.next_call()},
              .fingerprint = {.count = kCount,
-                             .kind = CallKind::kAllReduce,
+                             .kind = kind,
                              .dtype = DType::kFloat32,
                              .op = ReduceOp::kSum},
              .group = &group_,
-             .in = ConstView(in_),
-             .out = View(out_)};
-    std::fill_n(laid_out(), kCount / 2, theirs);
-    ShmRun::Offer offer;
+             .in = in,
+             .out = out};
     std::memcpy(seat().line, &offer, sizeof(offer));
     seat().ticket = ++ticket_;
     seat().given = given;
@@ -68,6 +70,7 @@ class ShmSlots : public testing::Test {
   ShmSeat& seat() { return peer_.board().seats[hint()]; }
   float* laid_out() { return reinterpret_cast<float*>(peer_.heap().data()); }
 
+  ShmSegment::Plan own_plan_{.rank = 0, .size = 2, .payload_bytes = 64};
   ShmSegment::Plan plan_;
   ShmSegment peer_;    // as its owner maps it
   ShmSegment theirs_;  // as the team does
@@ -80,7 +83,7 @@ class ShmSlots : public testing::Test {
   std::uint32_t ticket_ = 0;
 };
 
-TEST_F(ShmSlots, ResultsGoWhereThePieceWasLaidOut) {
+TEST_F(ShmWrites, ResultsGoWhereThePieceWasLaidOut) {
   TeamRun& run = begin(2);
   EXPECT_THAT(std::span(laid_out(), kCount / 2), Each(3));
   EXPECT_EQ(heap_->segment().board().seats[hint()].writes, 0u);
@@ -93,7 +96,7 @@ TEST_F(ShmSlots, ResultsGoWhereThePieceWasLaidOut) {
   end(run);
 }
 
-TEST_F(ShmSlots, AreUsedAgainOnceNobodyWritesToThem) {
+TEST_F(ShmWrites, SlotsAreUsedAgainOnceNobodyWritesToThem) {
   std::vector<std::uint64_t> used;
   for (int i = 0; i < 2; ++i) {
     TeamRun& run = begin(2);
@@ -103,7 +106,7 @@ TEST_F(ShmSlots, AreUsedAgainOnceNobodyWritesToThem) {
   EXPECT_EQ(used[0], used[1]);
 }
 
-TEST_F(ShmSlots, AreKeptFromAMemberThatDoesNotStopWriting) {
+TEST_F(ShmWrites, SlotsAreKeptFromAMemberThatDoesNotStopWriting) {
   for (const bool lost : {false, true}) {
     TeamRun& run = begin(2);
     const std::uint64_t before = slots();
@@ -117,7 +120,24 @@ TEST_F(ShmSlots, AreKeptFromAMemberThatDoesNotStopWriting) {
   }
 }
 
-TEST_F(ShmSlots, OfAMemberThatHasGivenUpAreNotWrittenTo) {
+TEST_F(ShmWrites, BuffersInPlaceAreKeptFromAMemberThatDoesNotStopWriting) {
+  const ShmSegment as_seen = ShmSegment::open(heap_->segment().address(), own_plan_);
+  for (const CallKind kind : {CallKind::kAllReduce, CallKind::kAllToAll}) {
+    const SharedBuffer buffer = team_.allocate(kCount * sizeof(float));
+    const std::span<float> values = buffer.as<float>();
+    const auto at = reinterpret_cast<std::byte*>(values.data()) - heap_->base();
+    auto* const seen = reinterpret_cast<float*>(as_seen.heap().data() + at);
+    TeamRun& run = begin(kind, View(values), View(values), {.in = 0, .out = 0}, 0);
+    seen[0] = 1;
+    EXPECT_EQ(values[0], 1);
+    seat().writes = 1;
+    end(run);
+    seen[0] = 2;
+    EXPECT_EQ(values[0], 1) << static_cast<int>(kind);
+  }
+}
+
+TEST_F(ShmWrites, SlotsOfAMemberThatHasGivenUpAreNotWrittenTo) {
   TeamRun& run = begin(7, 0);
   seat().key = key() | ShmBoard::kGivenUp;
   seat().given = 1;
