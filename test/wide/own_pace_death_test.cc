@@ -15,6 +15,7 @@
 #include "test/wide/service_seat.h"
 #include "test/wide/sharded_workers.h"
 #include "test/wide/skewed_rows.h"
+#include "wide/shard/whole_state.h"
 
 namespace motley::wide {
 namespace {
@@ -259,6 +260,27 @@ TEST(OwnPaceCopies, AreToldAfterAsManyPushesAsThereAreWorkers) {
     comm.barrier().wait();
   };
   run_local(2, body);
+}
+
+// Each of two workers has a copy of the other's shard that is not like it any more.
+TEST(OwnPaceCopies, AreMadeAnewWhereTheyMayLag) {
+  const Dataset data = skewed_rows({.rows = 400, .complete = false});
+  const TrainOptions options{
+      .model = {.kind = ModelKind::kFm, .factors = 4}, .average = 0, .batch_rows = kBatch};
+  run_local(2, [&](Communicator& comm) {
+    ServiceSeat seat(comm, data, options, {.hot = 20, .partial = PartialOptions{}});
+    ShardWorker& worker = seat.worker();
+    const auto floats_of = [&](int shard) {
+      const std::span<const float> state = worker.shards.state(shard);
+      return std::vector<float>(state.begin(), state.end());
+    };
+    const std::vector<float> given = floats_of(comm.rank()), copy = floats_of(1 - comm.rank());
+    std::ranges::fill(worker.shards.state(1 - comm.rank()), 7.0f);
+    hand_over(comm, worker.exchange.group(), worker.map, worker.shards,
+              {.remembered = Remembered::kNothing, .copies = Copies::kMayLag});
+    EXPECT_EQ(floats_of(comm.rank()), given);
+    EXPECT_EQ(floats_of(1 - comm.rank()), copy);
+  });
 }
 
 }  // namespace
