@@ -31,6 +31,13 @@ Recorder::Recorder()
       details_(std::make_unique<std::array<Detail, kCalls>>()) {}
 
 std::uint64_t Recorder::start(const CallRecord& call) noexcept {
+  constexpr auto fits = [](auto last) { return static_cast<std::uint64_t>(last) <= kSmallMask; };
+  static_assert(fits(CallKind::kBarrier) && fits(DType::kInt64) && fits(ReduceOp::kWeightedSum) &&
+                    fits(CallRecord::kFailed),
+                "each must lie in its bits of kWhat");
+  static_assert(kSmallMask < std::uint64_t{1} << kDTypeShift && kKindShift == 2 * kDTypeShift &&
+                    kStateShift == 3 * kDTypeShift && kBeforeShift == 4 * kDTypeShift,
+                "none may reach into the next");
   const std::uint64_t ticket = started_.load(kRelaxed) + 1;
   Call& entry = (*calls_)[ticket % kCalls];
   entry.version.store(4 * ticket + kStarting, kRelaxed);
