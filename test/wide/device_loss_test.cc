@@ -56,7 +56,7 @@ struct Losses {
   double cpu, deterministic, asynchronous;
 };
 Losses losses_after(const Epoch& epoch, const DeviceFlowOptions& options = {}) {
-  const auto cpu = make_flow(epoch.model.options(), epoch.model.layout(), {.lanes = 4});
+  const auto cpu = make_flow(epoch.model.options(), epoch.model.layout());
   const auto device = make_device_flow(epoch.model.options(), epoch.model.layout(), options);
   const double deterministic = loss_after(epoch, *device, kBatch);
   const simt::AtOnce at_once(16);

@@ -59,7 +59,7 @@ TEST_P(DeviceSpeed, LearnsWhatTheCpuDoesAndTellsHowFast) {
       test::skewed_rows({.rows = 65'536, .fields = 39, .features = 4, .growth = 1.2, .skew = 6});
   const Model model = Model::of({.kind = GetParam().kind, .factors = GetParam().factors}, data);
   const Samples samples = model.prepare(data);
-  const auto on_cpu = make_flow(model.options(), model.layout(), {.lanes = 4});
+  const auto on_cpu = make_flow(model.options(), model.layout());
   const auto on_device = make_device_flow(model.options(), model.layout());
   const Learnt cpu = learnt(*on_cpu, model, samples, 8192);
   const Learnt device = learnt(*on_device, model, samples, 8192);

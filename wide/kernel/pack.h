@@ -4,7 +4,7 @@
 // its own, for processors that have it, under an A of its own: such a file must not emit functions
 // that others share, so all here are inlined or belong to A alone. A has
 //   kLanes                  of its widest vector
-//   root, inverse_root      of Vector<n>, n up to kLanes; the latter to 3 digits at least
+//   root, inverse_root      of Vector<n>, n up to kLanes; all digits of a float
 //   smaller, larger         lane by lane
 #pragma once
 

@@ -27,8 +27,21 @@ struct UpTo8Lanes {
     return v;
   }
 
+  // Twice as many digits of 1 / root(v) as `about` has, by Newton's rule: with two steps from the
+  // 11 bits of rsqrt all of a float, in less time than a root and a division take.
+  [[gnu::always_inline]] static __m128 refined(__m128 about, __m128 v) {
+    const __m128 off = _mm_fnmadd_ps(_mm_mul_ps(v, about), about, _mm_set1_ps(1));
+    return _mm_fmadd_ps(_mm_mul_ps(about, _mm_set1_ps(0.5f)), off, about);
+  }
+  [[gnu::always_inline]] static __m256 refined(__m256 about, __m256 v) {
+    const __m256 off = _mm256_fnmadd_ps(_mm256_mul_ps(v, about), about, _mm256_set1_ps(1));
+    return _mm256_fmadd_ps(_mm256_mul_ps(about, _mm256_set1_ps(0.5f)), off, about);
+  }
+
   [[gnu::always_inline]] static V1 root(V1 v) { return narrow<V1>(_mm_sqrt_ss(low(v))); }
-  [[gnu::always_inline]] static V1 inverse_root(V1 v) { return narrow<V1>(_mm_rsqrt_ss(low(v))); }
+  [[gnu::always_inline]] static V1 inverse_root(V1 v) {
+    return narrow<V1>(refined(refined(_mm_rsqrt_ss(low(v)), low(v)), low(v)));
+  }
   [[gnu::always_inline]] static V1 smaller(V1 a, V1 b) {
     return narrow<V1>(_mm_min_ss(low(a), low(b)));
   }
@@ -36,11 +49,15 @@ struct UpTo8Lanes {
     return narrow<V1>(_mm_max_ss(low(a), low(b)));
   }
   [[gnu::always_inline]] static V4 root(V4 v) { return V4(_mm_sqrt_ps(v)); }
-  [[gnu::always_inline]] static V4 inverse_root(V4 v) { return V4(_mm_rsqrt_ps(v)); }
+  [[gnu::always_inline]] static V4 inverse_root(V4 v) {
+    return V4(refined(refined(_mm_rsqrt_ps(v), v), v));
+  }
   [[gnu::always_inline]] static V4 smaller(V4 a, V4 b) { return V4(_mm_min_ps(a, b)); }
   [[gnu::always_inline]] static V4 larger(V4 a, V4 b) { return V4(_mm_max_ps(a, b)); }
   [[gnu::always_inline]] static V8 root(V8 v) { return V8(_mm256_sqrt_ps(v)); }
-  [[gnu::always_inline]] static V8 inverse_root(V8 v) { return V8(_mm256_rsqrt_ps(v)); }
+  [[gnu::always_inline]] static V8 inverse_root(V8 v) {
+    return V8(refined(refined(_mm256_rsqrt_ps(v), v), v));
+  }
   [[gnu::always_inline]] static V8 smaller(V8 a, V8 b) { return V8(_mm256_min_ps(a, b)); }
   [[gnu::always_inline]] static V8 larger(V8 a, V8 b) { return V8(_mm256_max_ps(a, b)); }
 };
